@@ -1,0 +1,31 @@
+"""WikiText's layout (Merity et al. 2016, arXiv:1609.07843): one line a paragraph or heading.
+
+A line `` = Title = `` between two blank lines starts an article; deeper headings (`` = = Part = = ``)
+do not. Rows of tables can look like titles (`` = Goals ; A = ``), but have no blank lines around.
+"""
+
+from __future__ import annotations
+
+import re
+
+TITLE = re.compile(r"^ ?= [^=\n].* = ?$")
+
+
+def articles(text: str) -> tuple[str, ...]:
+    """Cut a text before each title; blank text before the first one belongs to the first article.
+
+    Returns:
+        Articles that, joined, are ``text``; the whole text as one where there is no title.
+    """
+    lines = text.splitlines(keepends=True)
+    blank = [not line.strip() for line in lines] + [True]
+    starts = [
+        number
+        for number, line in enumerate(lines)
+        if TITLE.match(line.rstrip("\r\n")) and (number == 0 or blank[number - 1])
+        and blank[number + 1]
+    ]
+    if starts and not "".join(lines[: starts[0]]).strip():
+        starts[0] = 0
+    edges = sorted({0, *starts, len(lines)})
+    return tuple("".join(lines[a:b]) for a, b in zip(edges, edges[1:], strict=False))

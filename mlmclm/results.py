@@ -1,0 +1,197 @@
+"""Rows and learning curves on disk: JSON lines, appended as they are measured.
+
+A killed process leaves at most one half-written last line, which is dropped by the next reader and
+cut off by the next writer. Infinity is the JSON string ``"Infinity"``; NaN is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import Field, ValidationError
+
+from mlmclm.contracts import Number, Row, Strict
+from mlmclm.errors import UserError
+
+log = logging.getLogger(__name__)
+
+INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
+UNBOUNDED = ("value", "loss", "details")
+"""The keys whose values may be infinite: a perplexity beyond a float, a loss that blew up."""
+
+
+class CurvePoint(Strict):
+    """The validation loss of one run at one moment of its training."""
+
+    arm: str
+    run: str
+    objective: str
+    seed: int
+    step: int = Field(ge=0)
+    tokens: int = Field(ge=0)
+    """Input positions read so far."""
+    targets: int = Field(ge=0)
+    """Positions that a loss was taken at so far."""
+    flops: float = Field(ge=0)
+    seconds: float = Field(ge=0)
+    """Inside training steps, evaluation excluded."""
+    loss: Number
+    metric: str
+    """What the loss is, such as ``masked-token loss``: two metrics never share an axis."""
+    unit: str
+    """Such as ``nats/target``."""
+
+
+Record = TypeVar("Record", Row, CurvePoint)
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Add rows at the end of a file, which is made where it is missing.
+
+    All are on the disk afterwards; a kill leaves whole lines and at most one broken last one.
+
+    Raises:
+        ValueError: if a number is NaN; nothing is written then.
+    """
+    _append(path, rows)
+
+
+def replace(path: Path, records: Iterable[Row | CurvePoint]) -> None:
+    """Write a file anew as a whole: a kill leaves the old one or the new one."""
+    draft = path.with_name(f".{path.name}.part")
+    draft.unlink(missing_ok=True)
+    _append(draft, records)
+    draft.replace(path)
+
+
+def append_curve(path: Path, points: Iterable[CurvePoint]) -> None:
+    """Add points of learning curves at the end of a file, as `append` does with rows."""
+    _append(path, points)
+
+
+def load(path: Path) -> list[Row]:
+    """Return the rows of a file, the latest of each (see `latest`).
+
+    Raises:
+        UserError: if the file is missing, or a line is not a row; names line, key and value.
+    """
+    return latest(_load(path, Row))
+
+
+def load_curves(path: Path) -> list[CurvePoint]:
+    """Return the points of a file; a step that was done again replaces the earlier one.
+
+    Raises:
+        UserError: if the file is missing, or a line is not a point.
+    """
+    points = _load(path, CurvePoint)
+    return list({(point.run, point.metric, point.step): point for point in points}.values())
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Keep the last row of each measurement of each run, in the place of the first."""
+    return list({_identity(row): row for row in rows}.values())
+
+
+def _identity(row: Row) -> tuple[str, ...]:
+    return (row.run, *row.column, row.role, row.baseline)
+
+
+def _append(path: Path, records: Iterable[Row | CurvePoint]) -> None:
+    lines = b"".join(_line(record) for record in records)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    with path.open("r+b") as file:
+        whole, rest = _split_rest(file.read())
+        file.seek(len(whole))
+        file.truncate()
+        file.write(_line_of_rest(path, rest) + lines)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _line(record: Row | CurvePoint) -> bytes:
+    if _holds_nan(record.model_dump()):
+        raise ValueError(f"a result cannot hold NaN: {record!r}")
+    return record.model_dump_json().encode() + b"\n"
+
+
+def _holds_nan(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_nan, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_nan, value))
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _split_rest(content: bytes) -> tuple[bytes, bytes]:
+    """Split into whole lines and what stands after the last line break."""
+    end = content.rfind(b"\n") + 1
+    return content[:end], content[end:]
+
+
+def _line_of_rest(path: Path, rest: bytes) -> bytes:
+    """Return the last line with its line break, or nothing where it is half a line."""
+    if not rest.strip():
+        return b""
+    try:
+        json.loads(rest)
+    except ValueError:
+        log.warning("%s: dropped a half-written last line (%d bytes)", path, len(rest))
+        return b""
+    return rest + b"\n"
+
+
+def _load(path: Path, kind: type[Record]) -> list[Record]:
+    try:
+        whole, rest = _split_rest(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; expected results, one JSON line each") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    lines = (whole + _line_of_rest(path, rest)).split(b"\n")
+    return list(_records(path, lines, kind))
+
+
+def _records(path: Path, lines: list[bytes], kind: type[Record]) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield kind.model_validate_json(_with_infinity(line))
+        except ValidationError as error:
+            raise _bad_line(path, number, error) from None
+        except ValueError:
+            raise UserError(f"{path}, line {number}: not a line of JSON in UTF-8") from None
+
+
+def _with_infinity(line: bytes) -> bytes:
+    """Turn ``"Infinity"`` back into a number, which strict validation does not do by itself."""
+    if b'Infinity"' not in line:
+        return line
+    record = json.loads(line)
+    record |= {key: _unquoted(record[key]) for key in UNBOUNDED if key in record}
+    return json.dumps(record).encode()
+
+
+def _unquoted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _unquoted(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_unquoted(each) for each in value]
+    return INFINITIES.get(value, value) if isinstance(value, str) else value
+
+
+def _bad_line(path: Path, number: int, error: ValidationError) -> UserError:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return UserError(f"{path}, line {number}: not a line of JSON ({first['msg']})")
+    key = ".".join(map(str, first["loc"])) or "the whole line"
+    found = "" if first["type"] == "missing" else f", not {first['input']!r}"
+    return UserError(f"{path}, line {number}: {key}: {first['msg']}{found}")

@@ -1,0 +1,76 @@
+"""Change one input token and see which outputs move: the proof of who sees whom."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import ModernBertConfig, RobertaConfig
+
+from mlmclm.attention import Visibility, additive_mask
+from mlmclm.contracts import Vocabulary
+from mlmclm.models.presets import Knobs, build
+from mlmclm.models.token_model import TokenModel
+
+VOCABULARY = Vocabulary(size=50, pad=0, end=1, mask=2, unknown=3)
+TIME = 7
+
+
+def reachability(model: TokenModel, real: torch.Tensor | None = None) -> torch.Tensor:
+    """Return (output, input) booleans: did changing the input token move the output?"""
+    torch.manual_seed(0)
+    tokens = torch.randint(4, 50, (1, TIME))
+    before = model.logits(tokens, real)[0]
+    moved = torch.zeros(TIME, TIME, dtype=torch.bool)
+    for place in range(TIME):
+        changed = tokens.clone()
+        changed[0, place] = (tokens[0, place] - 4 + 1) % 46 + 4
+        after = model.logits(changed, real)[0]
+        moved[:, place] = (after - before).abs().amax(-1) > 1e-6
+    return moved
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("visibility", list(Visibility))
+@pytest.mark.parametrize("trunk", ["tiny", "bert-tiny", "gpt2-tiny"])
+def test_a_position_is_computed_from_exactly_what_it_may_see(trunk, visibility, kernel):
+    model = build(trunk, visibility, VOCABULARY, 0, Knobs(kernel=kernel)).eval()
+    with torch.inference_mode():
+        assert torch.equal(reachability(model), visibility.allowed(TIME))
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("visibility", list(Visibility))
+@pytest.mark.parametrize("trunk", ["tiny", "bert-tiny", "gpt2-tiny"])
+def test_padding_on_the_right_reaches_no_real_position(trunk, visibility, kernel):
+    model = build(trunk, visibility, VOCABULARY, 0, Knobs(kernel=kernel)).eval()
+    real = torch.arange(TIME)[None] < 4
+    with torch.inference_mode():
+        moved = reachability(model, real)
+    assert not moved[:4, 4:].any()
+    assert torch.equal(moved[:4, :4], visibility.allowed(4))
+
+
+@pytest.mark.parametrize("config", [RobertaConfig, ModernBertConfig])
+@pytest.mark.parametrize("visibility", list(Visibility))
+def test_any_config_file_obeys_the_same_rule(tmp_path, config, visibility):
+    config(
+        vocab_size=50,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    ).save_pretrained(tmp_path)
+    model = build(str(tmp_path / "config.json"), visibility, VOCABULARY, 0).eval()
+    with torch.inference_mode():
+        assert torch.equal(reachability(model), visibility.allowed(TIME))
+
+
+def test_a_mask_is_float_and_lets_padding_see_itself():
+    real = torch.tensor([[True, True, False]])
+    mask = additive_mask(Visibility.CAUSAL, 3, real, torch.float32)
+    assert mask.dtype is torch.float32
+    assert mask.shape == (1, 1, 3, 3)
+    seen = mask[0, 0] == 0
+    expected = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])
+    assert torch.equal(seen, expected)
