@@ -36,10 +36,12 @@ def _shape(size: Size) -> str:
 
 
 def _corpora() -> Iterator[Entry]:
-    for name, summary in BUNDLED.items():
-        yield name, summary
+    yield from BUNDLED.items()
     yield "PATH", "a .txt, .jsonl, .csv or .parquet file, or a folder of train, validation, test"
-    yield "NAME:CONFIG", "a data set of the Hugging Face hub, such as Salesforce/wikitext:wikitext-2-raw-v1"
+    yield (
+        "NAME:CONFIG",
+        "a data set of the Hugging Face hub, such as Salesforce/wikitext:wikitext-2-raw-v1",
+    )
 
 
 def _tasks() -> Iterator[Entry]:

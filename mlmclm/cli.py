@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +30,7 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPER
 
 
 class Commands(TyperGroup):
-    """Shows a `UserError` as one message with exit code 2. Any other exception is a bug and traces."""
+    """Shows a `UserError` as one message, exit code 2. Any other exception is a bug and traces."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -64,7 +64,7 @@ app = typer.Typer(
 )
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How a table is printed."""
 
     table = "table"
@@ -74,7 +74,7 @@ class Format(str, Enum):
     json = "json"
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """What can be listed."""
 
     objectives = "objectives"
@@ -88,12 +88,18 @@ Objectives = Annotated[
     list[str] | None, typer.Option("--objective", help="Pretraining objective; repeat to compare.")
 ]
 Model = Annotated[
-    str, typer.Option("--model", help="tiny, mini, small, medium, base; bert-mini, gpt2-mini, ...; "
-                      "a config.json; a hub id (architecture only).")
+    str,
+    typer.Option(
+        "--model",
+        help="tiny, mini, small, medium, base; bert-mini, gpt2-mini, ...; "
+        "a config.json; a hub id (architecture only).",
+    ),
 ]
 CorpusName = Annotated[
-    str, typer.Option("--corpus", help="wikitext-2, a local file or folder, or a hub data set "
-                      "(NAME:CONFIG).")
+    str,
+    typer.Option(
+        "--corpus", help="wikitext-2, a local file or folder, or a hub data set (NAME:CONFIG)."
+    ),
 ]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of an experiment file, as KEY=VALUE.")
@@ -102,8 +108,10 @@ Metrics = Annotated[
     list[str] | None, typer.Option("--metric", help="A metric or a group of them; repeatable.")
 ]
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", help="mr, subj, clinc150, banking77, NAME=FOLDER or "
-                                   "a hub data set; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--task", help="mr, subj, clinc150, banking77, NAME=FOLDER or a hub data set; repeatable."
+    ),
 ]
 Shape = Annotated[Format, typer.Option("--format", help="How to print the table.")]
 Run = Annotated[Path, typer.Argument(help="Folder of a finished run.", show_default=False)]
@@ -123,9 +131,7 @@ def prepare(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes on stderr.")] = False,
 ) -> None:
     """Set up notes."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True
-    )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("mlmclm").setLevel(logging.WARNING if quiet else logging.INFO)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -155,9 +161,7 @@ def _overrides(
 def _budget(**amounts: float | None) -> dict[str, float]:
     given = {unit: amount for unit, amount in amounts.items() if amount is not None}
     if len(given) > 1:
-        raise UserError(
-            f"a budget has one unit, not {' and '.join(f'--{unit}' for unit in given)}"
-        )
+        raise UserError(f"a budget has one unit, not {' and '.join(f'--{unit}' for unit in given)}")
     return given
 
 
@@ -166,8 +170,12 @@ def pretrain(
     objective: Annotated[str, typer.Option("--objective", help="mlm or clm; see mlmclm list.")],
     model: Model = "tiny",
     pair: Annotated[
-        str | None, typer.Option("--pair", help="classic: BERT for full visibility, GPT-2 for "
-                                 "causal, of the size that --model names.")
+        str | None,
+        typer.Option(
+            "--pair",
+            help="classic: BERT for full visibility, GPT-2 for "
+            "causal, of the size that --model names.",
+        ),
     ] = None,
     corpus: CorpusName = "",
     tokenizer: Annotated[
@@ -177,10 +185,14 @@ def pretrain(
     epochs: Annotated[float | None, typer.Option(help="Budget in passes over the text.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Budget in input tokens.")] = None,
     targets: Annotated[int | None, typer.Option(help="Budget in predicted tokens.")] = None,
-    flops: Annotated[float | None, typer.Option(help="Budget in floating-point operations.")] = None,
+    flops: Annotated[
+        float | None, typer.Option(help="Budget in floating-point operations.")
+    ] = None,
     seconds: Annotated[float | None, typer.Option(help="Budget in seconds of training.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights, order, corruption.", min=0)] = 0,
-    output: Annotated[Path | None, typer.Option(help="Run folder [runs/MODEL-OBJECTIVE-seedN].")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Run folder [runs/MODEL-OBJECTIVE-seedN].")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted run.")] = False,
     set_: Sets = None,
 ) -> None:
@@ -189,16 +201,18 @@ def pretrain(
     from mlmclm.run import pretrain_run
     from mlmclm.training.record import RECORD
 
-    budget = _budget(steps=steps, epochs=epochs, tokens=tokens, targets=targets, flops=flops,
-                     seconds=seconds)
+    budget = _budget(
+        steps=steps, epochs=epochs, tokens=tokens, targets=targets, flops=flops, seconds=seconds
+    )
     sets = [f"budget.{unit}={amount}" for unit, amount in budget.items()]
     sets += _overrides(set_, corpus, tokenizer, None)
     experiment = default_experiment(model, [objective], 1, pair, sets)
     (arm,) = experiment.arms()
     folder = output or Path("runs") / f"{experiment.name}-{arm.name}-seed{seed}"
     if not resume and (folder / "experiment.toml").is_file() and not (folder / RECORD).is_file():
-        raise UserError(f"{folder} holds an unfinished run: go on with --resume, or choose another "
-                        "--output")
+        raise UserError(
+            f"{folder} holds an unfinished run: go on with --resume, or choose another --output"
+        )
     record = pretrain_run(arm, seed, folder)
     typer.echo(
         f"{folder}: {record.budget.steps:,} steps, {record.budget.tokens:,} tokens, "
@@ -240,11 +254,13 @@ def evaluate(
 ) -> None:
     """Measure runs; numbers that a run already has are not measured again."""
     from mlmclm.comparison import curve_of
-    from mlmclm.experiment import EVALUATORS, default_experiment
+    from mlmclm.evaluation import EVALUATORS
+    from mlmclm.experiment import default_experiment
     from mlmclm.run import evaluate_run, refusals
 
-    experiment = default_experiment(overrides=_overrides([*_metric_sets(metric), *(set_ or [])],
-                                                         "", "", task))
+    experiment = default_experiment(
+        overrides=_overrides([*_metric_sets(metric), *(set_ or [])], "", "", task)
+    )
     evaluators = experiment.arms()[0].evaluators
     named = [each for each in evaluators if EVALUATORS.name_of(each) in (metric or ())]
     rows: list[Row] = []
@@ -265,8 +281,11 @@ def _metric_sets(metrics: Sequence[str] | None) -> list[str]:
 def compare(
     what: Annotated[
         list[Path] | None,
-        typer.Argument(help="An experiment file, or folders of finished runs; the default "
-                       "comparison where nothing is given.", show_default=False),
+        typer.Argument(
+            help="An experiment file, or folders of finished runs; the default "
+            "comparison where nothing is given.",
+            show_default=False,
+        ),
     ] = None,
     objective: Objectives = None,
     model: Model = "tiny",
@@ -276,8 +295,13 @@ def compare(
     metric: Metrics = None,
     task: Tasks = None,
     set_: Sets = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="A few steps and sentences: tests the "
-                                        "machinery, its numbers mean nothing.")] = False,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke",
+            help="A few steps and sentences: tests the machinery, its numbers mean nothing.",
+        ),
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Results folder [results/NAME].")] = None,
     format_: Shape = Format.table,
 ) -> None:
@@ -298,7 +322,9 @@ def compare(
         experiment: Experiment = (
             Experiment.load(what[0], sets)
             if what
-            else default_experiment(model, objective or ("mlm", "clm"), seeds, pair, sets, smoke=smoke)
+            else default_experiment(
+                model, objective or ("mlm", "clm"), seeds, pair, sets, smoke=smoke
+            )
         )
         target = output or Path("results") / experiment.name
         rows, curves = comparison.compare(experiment, target, command)
@@ -342,21 +368,28 @@ def generate(
     run: Run,
     prompt: Annotated[str, typer.Argument(help="Text to go on from; may be empty.")] = "",
     tokens: Annotated[int, typer.Option(help="New tokens.", min=1)] = 40,
-    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.", min=0)] = 0.8,
+    temperature: Annotated[
+        float, typer.Option(help="0 takes the most probable token.", min=0)
+    ] = 0.8,
     top_k: Annotated[int | None, typer.Option(help="Draw from the k best only.", min=1)] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the best that add up to p.", min=0, max=1)] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the best that add up to p.", min=0, max=1)
+    ] = None,
     iterations: Annotated[int, typer.Option(help="Passes of Mask-Predict.", min=1)] = 10,
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Write on: left to right, or by Mask-Predict where everything is visible."""
+    from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
+    from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
     from mlmclm.evaluation.prediction import continue_text
     from mlmclm.run import load_model
 
-    model, tokenizer, _ = load_model(run)
-    typer.echo(
-        continue_text(model, tokenizer, prompt, tokens, seed=seed, temperature=temperature,
-                      top_k=top_k, top_p=top_p, iterations=iterations)
+    decoders = (
+        LeftToRightDecoder(temperature=temperature, top_k=top_k, top_p=top_p),
+        MaskPredictDecoder(iterations=iterations),
     )
+    model, tokenizer, _ = load_model(run)
+    typer.echo(continue_text(model, tokenizer, prompt, tokens, decoders, seed))
 
 
 @app.command(name="list")

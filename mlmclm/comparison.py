@@ -65,7 +65,9 @@ def curve_of(folder: Path) -> Iterator[CurvePoint]:
         )
 
 
-def compare(experiment: Experiment, output: Path, command: str) -> tuple[list[Row], list[CurvePoint]]:
+def compare(
+    experiment: Experiment, output: Path, command: str
+) -> tuple[list[Row], list[CurvePoint]]:
     """Run an experiment to its end and write ``rows.jsonl``, tables, plots and the report.
 
     What is there already is not done again; an interrupted experiment goes on where it stopped.

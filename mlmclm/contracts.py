@@ -1,4 +1,4 @@
-"""Frozen types that all parts share: what goes into a model, and what comes out of a measurement."""
+"""Frozen types that all parts share: what goes into a model, what comes out of a measurement."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ Role = Literal["model", "untrained", "baseline"]
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """One number, and how it was got. ``metric``, ``method``, ``unit`` and ``data`` are its column."""
+    """One number, and how it was got. Metric, method, unit and data are its column."""
 
     metric: str
     method: str
@@ -140,7 +140,7 @@ class Budget(Strict):
 
 
 class Provenance(Strict):
-    """Everything that is needed to tell whether two numbers may be compared, or to get one again."""
+    """All that is needed to tell whether two numbers may be compared, or to get one again."""
 
     commit: str
     """Of the code; ``unknown`` outside a checkout, ``-dirty`` appended for uncommitted changes."""

@@ -386,7 +386,7 @@ def metrics_named(asked: object = None, locate: Callable[[str], str] = str) -> l
     """Return the evaluators that a list of groups and names stands for; all of them for None.
 
     Raises:
-        UserError: for an empty list, or a name that is neither.
+        UserError: for what is no list, or a name that is neither.
     """
     names = EVALUATORS.names()
     groups = {name: EVALUATORS.get(name).group for name in names}
@@ -394,7 +394,7 @@ def metrics_named(asked: object = None, locate: Callable[[str], str] = str) -> l
     place = locate("evaluation.metrics")
     if asked is None:
         return names
-    if not isinstance(asked, list | tuple) or not asked:
+    if not isinstance(asked, list | tuple):
         raise UserError(f"{place} must be a list of {', '.join(sorted(known))}, not {shown(asked)}")
     for each in asked:
         if each not in known:

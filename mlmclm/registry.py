@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 from mlmclm.errors import unknown
 
-
 T = TypeVar("T")
 
 

@@ -174,9 +174,7 @@ def _refuse_full_disk(job: Pretraining, folder: Path) -> None:
 
 
 def _provenance(arm: ArmConfig, text: Text, dtype: str, kernel: str) -> Provenance:
-    return collect(
-        device(), dtype, kernel, text.corpus.hash, text.tokenizer.hash, arm.config_hash
-    )
+    return collect(device(), dtype, kernel, text.corpus.hash, text.tokenizer.hash, arm.config_hash)
 
 
 def _card(record: RunRecord) -> str:
@@ -257,9 +255,7 @@ def load_model(folder: Path) -> tuple[TokenModel, TextTokenizer, RunRecord]:
     record = load_record(folder)
     arm = load_arm(folder)
     try:
-        network, native = load_network(
-            folder, record.provenance.kernel, arm.objective.visibility
-        )
+        network, native = load_network(folder, record.provenance.kernel, arm.objective.visibility)
     except (OSError, RuntimeError) as error:
         raise UserError(f"the weights in {folder} cannot be read: {error}") from error
     tokenizer = load_tokenizer(str(folder), _corpus_of(arm))

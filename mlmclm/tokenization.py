@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from mlmclm.contracts import Vocabulary
 from mlmclm.corpora import tables
@@ -152,8 +152,12 @@ def _from_transformers(source: str) -> TextTokenizer:
 
 def _wrapped(backend: Tokenizer) -> TextTokenizer:
     known = backend.get_vocab(with_added_tokens=True)
-    names = {"pad_token": (PAD, "<pad>"), "mask_token": (MASK, "<mask>"),
-             "eos_token": (END, "</s>", "<|endoftext|>", "[SEP]"), "unk_token": (UNKNOWN, "[UNK]")}
+    names = {
+        "pad_token": (PAD, "<pad>"),
+        "mask_token": (MASK, "<mask>"),
+        "eos_token": (END, "</s>", "<|endoftext|>", "[SEP]"),
+        "unk_token": (UNKNOWN, "[UNK]"),
+    }
     found = {
         kind: next((name for name in candidates if name in known), None)
         for kind, candidates in names.items()
@@ -169,7 +173,7 @@ def _wrapped(backend: Tokenizer) -> TextTokenizer:
     return _complete(fast)
 
 
-def _complete(fast: PreTrainedTokenizerBase) -> TextTokenizer:
+def _complete(fast: PreTrainedTokenizerFast) -> TextTokenizer:
     """Add the special tokens that are missing, and say which id does what."""
     if fast.eos_token is None:
         fast.eos_token = fast.sep_token or END
@@ -185,14 +189,14 @@ def _complete(fast: PreTrainedTokenizerBase) -> TextTokenizer:
         if token not in fast.get_vocab()
     ]
     fast.add_special_tokens({"additional_special_tokens": missing} if missing else {})
-    ids = fast.convert_tokens_to_ids
+    ids = fast.get_vocab()
     return TextTokenizer(
         fast,
         Vocabulary(
             size=len(fast),
-            pad=ids(fast.pad_token),
-            end=ids(fast.eos_token),
-            mask=ids(fast.mask_token),
-            unknown=ids(fast.unk_token),
+            pad=ids[fast.pad_token],
+            end=ids[fast.eos_token],
+            mask=ids[fast.mask_token],
+            unknown=ids[fast.unk_token],
         ),
     )

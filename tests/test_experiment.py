@@ -231,7 +231,7 @@ def test_all_metrics_are_meant_where_none_is_named():
         ("tokens =", "token =", "unknown key budget.token; did you mean 'tokens'?"),
         ("tokens =", "steps = 1\ntokens =", "budget: a budget is given in exactly one of"),
         ("learning_rate = 1e-3", "clip = '1'", "training.clip must be a number, not '1'"),
-        ("0.95]", "1.5]", "training.betas[1] must be at most 1, not 1.5"),
+        ("0.95]", "1.5]", "training.betas[1] must be below 1, not 1.5"),
         ("2e-3", "-1", "arms.masked.training.learning_rate must be above 0, not -1"),
         (
             "training.learning_rate = 2e",

@@ -33,7 +33,9 @@ def read(name: str) -> str:
     try:
         content = lzma.decompress(path.read_bytes())
     except (OSError, lzma.LZMAError) as error:
-        raise UserError(f"bundled data {name} cannot be read ({error}): reinstall mlmclm") from error
+        raise UserError(
+            f"bundled data {name} cannot be read ({error}): reinstall mlmclm"
+        ) from error
     if hashlib.sha256(content).hexdigest() != _checksums()[name]:
         raise UserError(f"bundled data {name} is damaged (its checksum differs): reinstall mlmclm")
     return content.decode("utf-8")

@@ -104,9 +104,13 @@ def split_files(folder: Path) -> dict[str, Path]:
     if "train" not in found:
         raise UserError(
             f"the folder {folder} holds no train.txt, .jsonl, .csv or .parquet "
-            f"(it holds {', '.join(sorted(path.name for path in folder.iterdir())[:8]) or 'nothing'})"
+            f"(it holds {_listing(folder)})"
         )
     return found
+
+
+def _listing(folder: Path) -> str:
+    return ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
 
 
 def hub_splits(name: str, offline_hint: str) -> Mapping[str, Dataset]:
@@ -196,5 +200,3 @@ def path_and_columns(spec: str) -> tuple[str, list[str]]:
     if len(head) == 1 and columns and columns[0][:1] in ("/", "\\"):
         head, columns = f"{head}:{columns[0]}", columns[1:]
     return head, columns
-
-

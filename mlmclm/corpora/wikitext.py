@@ -1,12 +1,12 @@
 """WikiText's layout (Merity et al. 2016, arXiv:1609.07843): one line a paragraph or heading.
 
-A line `` = Title = `` between two blank lines starts an article; deeper headings (`` = = Part = = ``)
-do not. Rows of tables can look like titles (`` = Goals ; A = ``), but have no blank lines around.
+A line `` = Title = `` between two blank lines starts an article; deeper headings do not.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 TITLE = re.compile(r"^ ?= [^=\n].* = ?$")
 
@@ -22,10 +22,11 @@ def articles(text: str) -> tuple[str, ...]:
     starts = [
         number
         for number, line in enumerate(lines)
-        if TITLE.match(line.rstrip("\r\n")) and (number == 0 or blank[number - 1])
+        if TITLE.match(line.rstrip("\r\n"))
+        and (number == 0 or blank[number - 1])
         and blank[number + 1]
     ]
     if starts and not "".join(lines[: starts[0]]).strip():
         starts[0] = 0
     edges = sorted({0, *starts, len(lines)})
-    return tuple("".join(lines[a:b]) for a, b in zip(edges, edges[1:], strict=False))
+    return tuple("".join(lines[a:b]) for a, b in pairwise(edges))

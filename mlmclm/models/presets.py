@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from transformers import (
     AutoConfig,
@@ -82,7 +82,7 @@ class Knobs:
     """Attention implementation of transformers: ``sdpa`` or ``eager``."""
 
 
-def _ids(vocabulary: Vocabulary) -> dict[str, int]:
+def _ids(vocabulary: Vocabulary) -> dict[str, Any]:
     return {
         "vocab_size": vocabulary.size,
         "pad_token_id": vocabulary.pad,
@@ -160,7 +160,7 @@ def _local(path: Path, vocabulary: Vocabulary) -> PreTrainedConfig:
             f"{path} has vocab_size {config.vocab_size}, but the tokenizer has {vocabulary.size} "
             "tokens: raise vocab_size or use a smaller tokenizer"
         )
-    return config
+    return cast(PreTrainedConfig, config)
 
 
 def _from_hub(name: str, vocabulary: Vocabulary) -> PreTrainedConfig:
@@ -173,7 +173,7 @@ def _from_hub(name: str, vocabulary: Vocabulary) -> PreTrainedConfig:
             "or the path of a config.json"
         ) from error
     config.vocab_size = vocabulary.size
-    return config
+    return cast(PreTrainedConfig, config)
 
 
 def make_config(

@@ -61,9 +61,7 @@ class TokenModel(nn.Module):
             input_ids: (batch, time).
             real: (batch, time) booleans, False on padding; padding stands on the right.
         """
-        mask = attention_mask(
-            self.visibility, self.native, input_ids, real, self.network.dtype
-        )
+        mask = attention_mask(self.visibility, self.native, input_ids, real, self.network.dtype)
         output = self.network.base_model(
             input_ids=input_ids, attention_mask=mask, **self._no_cache()
         )

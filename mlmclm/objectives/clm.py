@@ -25,9 +25,7 @@ class CausalLM(Objective):
         """Show everything; the target of each position is its right neighbour."""
         targets = torch.full_like(tokens, IGNORED)
         targets[:, :-1] = tokens[:, 1:]
-        return Batch(
-            {"input_ids": tokens}, targets.masked_fill(targets == vocabulary.pad, IGNORED)
-        )
+        return Batch({"input_ids": tokens}, targets.masked_fill(targets == vocabulary.pad, IGNORED))
 
     def target_share(self, block: int) -> float:
         """Return the share of positions that have a right neighbour."""

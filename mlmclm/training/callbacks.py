@@ -170,7 +170,7 @@ class Divergence(TrainerCallback):
 
 
 class Progress(TrainerCallback):
-    """A bar on stderr with loss, tokens per second and time left; nothing where it is no terminal."""
+    """A bar on stderr with loss, tokens/s and time left; nothing where stderr is no terminal."""
 
     def __init__(self, watch: Stopwatch, label: str) -> None:
         self.watch = watch
@@ -227,7 +227,7 @@ class Marker(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Write the mark."""
-        mark = Path(args.output_dir) / f"checkpoint-{state.global_step}" / self.name
+        mark = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / self.name
         with mark.open("w", encoding="utf-8") as file:
             file.write(f"{state.global_step}\n")
             file.flush()

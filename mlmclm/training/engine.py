@@ -1,7 +1,7 @@
 """One pretraining run: the stock Hugging Face Trainer around a `Pretrainer`, not subclassed.
 
 Trainer owns the loop, accumulation, resume and devices. What it reports as ``eval_loss`` is a mean
-of batch means and is not used; its NaN filter and its column filter are off, since both hide faults.
+of batch means and is not used; its NaN filter and its column filter are off: both hide faults.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def choose_setting(job: Pretraining) -> Setting:
     def step(kernel: str) -> Callable[[], None]:
         return one_step(job, kernel, precision)
 
-    kernel = options.kernel
+    kernel: str = options.kernel
     if kernel == "auto":
         kernel = fastest(("sdpa", "eager"), step, job.device)
     seconds = None
@@ -145,9 +145,7 @@ def choose_setting(job: Pretraining) -> Setting:
     return Setting(str(precision).removeprefix("torch."), kernel, steps)
 
 
-def validation_batches(
-    job: Pretraining, blocks: Tensor, size: int = 32
-) -> Iterator[Batch]:
+def validation_batches(job: Pretraining, blocks: Tensor, size: int = 32) -> Iterator[Batch]:
     """Yield the validation blocks, corrupted the same way each time and for each run.
 
     The masks of row ``k`` depend on nothing but ``k``: neither the run's seed nor the batch size.
@@ -185,9 +183,7 @@ def validation_loss(
 def last_checkpoint(folder: Path) -> Path | None:
     """Return the newest checkpoint that was written to its end."""
     found = [
-        path
-        for path in (folder / CHECKPOINTS).glob("checkpoint-*")
-        if (path / COMPLETE).is_file()
+        path for path in (folder / CHECKPOINTS).glob("checkpoint-*") if (path / COMPLETE).is_file()
     ]
     return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
@@ -285,8 +281,6 @@ def pretrain(job: Pretraining, folder: Path, *, resume: bool = False, label: str
     return Outcome(pretrainer.model, watch.budget(setting.steps), total, setting)
 
 
-def _validator(
-    job: Pretraining, pretrainer: Pretrainer, setting: Setting
-) -> Callable[[], LossSum]:
+def _validator(job: Pretraining, pretrainer: Pretrainer, setting: Setting) -> Callable[[], LossSum]:
     blocks = job.validation[: job.options.validation_blocks]
     return lambda: validation_loss(job, pretrainer.model, blocks, setting.precision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -12,6 +11,7 @@ from mlmclm.contracts import Strict
 from mlmclm.errors import UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Moment = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 
@@ -31,7 +31,7 @@ class TrainingOptions(Strict):
     """How the rate falls to 0 after warm-up."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     """AdamW's decoupled decay; never on norms and biases."""
-    betas: tuple[Share, Share] = (0.9, 0.98)
+    betas: tuple[Moment, Moment] = (0.9, 0.98)
     """AdamW's moments."""
     clip: Positive = 1.0
     """Largest norm of a gradient."""
@@ -111,7 +111,7 @@ def steps_for(budget: BudgetOptions, cost: StepCost) -> int:
     """
     if budget.steps is not None:
         return budget.steps
-    each = getattr(cost, budget.unit)
+    each: float | None = getattr(cost, budget.unit)
     if each is None:
         raise ValueError("a budget in seconds needs the measured seconds of a step")
     if budget.amount < each / 2:
@@ -119,4 +119,4 @@ def steps_for(budget: BudgetOptions, cost: StepCost) -> int:
             f"budget.{budget.unit} = {budget.amount:g} is less than one step, "
             f"which takes {each:g} {budget.unit}"
         )
-    return max(1, math.floor(budget.amount / each + 0.5))
+    return max(1, round(budget.amount / each))

@@ -1,4 +1,4 @@
-"""The module that Trainer trains: its ``forward`` returns the loss, so autocast reaches the loss."""
+"""The module that Trainer trains: ``forward`` returns the loss, so that autocast reaches it."""
 
 from __future__ import annotations
 

@@ -41,8 +41,9 @@ def fastest_precision(device: torch.device) -> torch.dtype:
     return min(choices, key=lambda dtype: seconds_of(product(dtype), device, repeats=5))
 
 
-def fastest(choices: Iterable[str], step: Callable[[str], Callable[[], object]],
-            device: torch.device) -> str:
+def fastest(
+    choices: Iterable[str], step: Callable[[str], Callable[[], object]], device: torch.device
+) -> str:
     """Return the choice whose step takes the least time.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a finished run says of itself: ``run.json``, written last. A folder without it is not a run."""
+"""What a finished run says of itself: ``run.json``, written last, without which it is no run."""
 
 from __future__ import annotations
 

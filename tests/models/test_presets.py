@@ -70,24 +70,24 @@ def test_knobs_reach_the_config():
 
 
 def test_a_misspelled_preset_is_answered_with_the_nearest():
-    with pytest.raises(UserError, match="no model is called 'tinny'; did you mean 'tiny'"):
+    with pytest.raises(UserError, match=r"no model is called 'tinny'; did you mean 'tiny'"):
         build("tinny", Visibility.FULL, VOCABULARY, 0)
 
 
 def test_a_config_smaller_than_the_tokenizer_is_refused_with_both_numbers(tmp_path):
     LlamaConfig(vocab_size=100).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="vocab_size 100.*300 tokens"):
+    with pytest.raises(UserError, match=r"vocab_size 100.*300 tokens"):
         build(str(tmp_path), Visibility.CAUSAL, VOCABULARY, 0)
 
 
 def test_a_file_that_is_no_config_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "nonsense"}), "utf-8")
-    with pytest.raises(UserError, match="not a Hugging Face config"):
+    with pytest.raises(UserError, match=r"not a Hugging Face config"):
         build(str(tmp_path / "config.json"), Visibility.CAUSAL, VOCABULARY, 0)
 
 
 def test_a_missing_config_file_is_named():
-    with pytest.raises(UserError, match="there is no file nowhere.json"):
+    with pytest.raises(UserError, match=r"there is no file nowhere.json"):
         build("nowhere.json", Visibility.CAUSAL, VOCABULARY, 0)
 
 
@@ -100,5 +100,5 @@ def test_an_architecture_whose_head_is_unknown_is_refused(tmp_path):
         encoder_attention_heads=2,
         decoder_attention_heads=2,
     ).save_pretrained(tmp_path)
-    with pytest.raises(UserError, match="encoder-decoder"):
+    with pytest.raises(UserError, match=r"encoder-decoder"):
         build(str(tmp_path), Visibility.FULL, VOCABULARY, 0)

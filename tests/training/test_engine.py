@@ -52,6 +52,11 @@ def weights(outcome) -> dict[str, torch.Tensor]:
     return outcome.model.network.state_dict()
 
 
+def points_of(folder) -> list[dict]:
+    lines = (folder / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
 def same(one, other) -> bool:
     return all(torch.equal(value, weights(other)[name]) for name, value in weights(one).items())
 
@@ -92,7 +97,7 @@ def test_an_interrupted_run_ends_bit_for_bit_like_an_unbroken_one(
     assert same(unbroken, resumed)
     assert resumed.validation == unbroken.validation
     assert resumed.budget.targets == unbroken.budget.targets
-    steps = [json.loads(line)["steps"] for line in (folder / "train.jsonl").open()]
+    steps = [point["steps"] for point in points_of(folder)]
     assert steps == [4, 8, 12]
 
 
@@ -144,7 +149,7 @@ def test_text_is_learnt_and_the_curve_shows_it(folder):
     after = validation_loss(task, outcome.model, pattern).mean
     assert before > 3
     assert after < 0.1
-    points = [json.loads(line) for line in (folder / "train.jsonl").open()]
+    points = points_of(folder)
     assert [point["steps"] for point in points] == [20, 40, 60]
     assert points[-1]["training_loss"] < points[0]["training_loss"]
 
@@ -165,7 +170,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_advice(folder):
 
 def test_a_block_beyond_the_positions_is_refused_with_both_numbers():
     task = job(train=torch.ones(3, 600, dtype=torch.long))
-    with pytest.raises(UserError, match="600 tokens.*512 positions"):
+    with pytest.raises(UserError, match=r"600 tokens.*512 positions"):
         task.build("eager")
 
 

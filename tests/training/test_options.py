@@ -26,16 +26,16 @@ def test_every_unit_becomes_the_nearest_number_of_steps(budget, steps):
 
 
 def test_less_than_half_a_step_is_refused():
-    with pytest.raises(UserError, match="budget.tokens = 400 is less than one step.*1000 tokens"):
+    with pytest.raises(UserError, match=r"budget.tokens = 400 is less than one step.*1000 tokens"):
         steps_for(BudgetOptions(tokens=400), COST)
 
 
 @pytest.mark.parametrize("given", [{}, {"steps": 1, "tokens": 5}])
 def test_a_budget_has_exactly_one_unit(given):
-    with pytest.raises(ValidationError, match="exactly one of"):
+    with pytest.raises(ValidationError, match=r"exactly one of"):
         BudgetOptions(**given)
 
 
 def test_a_batch_must_divide_into_its_micro_batches():
-    with pytest.raises(ValidationError, match="16 is not a multiple of accumulation 3"):
+    with pytest.raises(ValidationError, match=r"16 is not a multiple of accumulation 3"):
         TrainingOptions(batch_size=16, accumulation=3)

@@ -25,7 +25,7 @@ from mlmclm.corpora.packing import token_stream
 from mlmclm.tokenization import TextTokenizer
 
 DISCOUNT = 0.75
-"""Taken off each count. Near the maximum-likelihood estimate for bigrams of English."""
+"""Taken off each count; the usual value. Leaving one out gives 0.68 for bigrams of WikiText-2."""
 
 Tokens = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]

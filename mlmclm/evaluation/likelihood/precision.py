@@ -16,7 +16,7 @@ from mlmclm.evaluation.base import Subject
 def full_precision(device: torch.device) -> Iterator[None]:
     """Compute inside the block in the weights' own precision (float32), without gradients.
 
-    Autocast is switched off: bfloat16 is faster on many machines, but moves losses by hundredths.
+    Autocast is switched off: bfloat16 is faster on many machines, but its rounding moves losses.
     """
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         yield

@@ -1,0 +1,5 @@
+"""Writing text: decoders, and how fast they are. Importing it registers the measurements."""
+
+from mlmclm.evaluation.generation.speed import LeftToRightSpeed, MaskPredictSpeed
+
+__all__ = ["LeftToRightSpeed", "MaskPredictSpeed"]

@@ -1,0 +1,251 @@
+"""How long it takes to write: time to the first token, between tokens, and over several lengths.
+
+Both families write the same number of new tokens behind the same prompt, and nothing stops early,
+so that times at one length stand side by side. What was done in that time differs: one pass a token
+with a cache against T passes over everything, and the texts are not equally good. Quality is not
+measured here.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mlmclm import seeds
+from mlmclm.contracts import Measurement
+from mlmclm.corpora.packing import token_stream
+from mlmclm.errors import UserError
+from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
+from mlmclm.evaluation.generation.decoding import Decoder
+from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
+from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
+from mlmclm.evaluation.generation.memory import peak_of
+from mlmclm.timing import synchronize
+
+STABLE = 1.2
+"""Warm-up ends when two runs in a row differ by less than this factor."""
+MOST_WARM_UPS = 8
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One generation: seconds from its start at which tokens arrived."""
+
+    arrivals: tuple[float, ...]
+    counts: tuple[int, ...]
+    """How many tokens arrived at each."""
+
+    @property
+    def total(self) -> float:
+        """Seconds until the last token."""
+        return self.arrivals[-1]
+
+    @property
+    def per_token(self) -> list[float]:
+        """Seconds between tokens after the first; total over tokens where all come together."""
+        if len(self.arrivals) == 1:
+            return [self.total / self.counts[0]]
+        return [b - a for a, b in zip(self.arrivals, self.arrivals[1:], strict=False)]
+
+
+def timed(
+    write: Callable[[Callable[[int], None]], object],
+    device: torch.device,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timed:
+    """Run a generation once and note when its tokens arrive."""
+    arrivals: list[float] = []
+    counts: list[int] = []
+
+    def arrived(tokens: int) -> None:
+        synchronize(device)
+        arrivals.append(clock() - started)
+        counts.append(tokens)
+
+    synchronize(device)
+    started = clock()
+    write(arrived)
+    return Timed(tuple(arrivals), tuple(counts))
+
+
+def warmed_up(run: Callable[[], Timed], least: int) -> int:
+    """Run until two in a row take about the same; return how many runs that took."""
+    before = run().total
+    for number in range(2, MOST_WARM_UPS + 1):
+        now = run().total
+        if number >= least and max(now, before) < STABLE * min(now, before):
+            return number
+        before = now
+    return MOST_WARM_UPS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed(Evaluator):
+    """Seconds of one decoder, batch 1, warm-up left out."""
+
+    group: ClassVar[str] = "generation"
+
+    prompt_tokens: int = 32
+    """Tokens of a validation document that stand before the new ones."""
+    new_tokens: int = 64
+    """How many are written; nothing stops earlier."""
+    lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
+    """Numbers of new tokens for the curve of time against length."""
+    repeats: int = 5
+    """Timed runs of each length."""
+    warm_up: int = 2
+    """Untimed runs at least; more until two in a row agree."""
+
+    def __post_init__(self) -> None:
+        for name in ("prompt_tokens", "new_tokens", "repeats", "warm_up"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if any(length < 1 for length in self.lengths):
+            raise UserError(f"lengths must be at least 1, not {list(self.lengths)}")
+
+    @property
+    @abstractmethod
+    def decoder(self) -> Decoder:
+        """What is timed."""
+
+    def refusal(self, subject: Subject) -> str | None:
+        """Return why the decoder or the lengths do not fit the run."""
+        longest = self.prompt_tokens + max(self.new_tokens, *self.lengths, 0)
+        if longest > subject.model.positions:
+            return (
+                f"{longest} tokens with the prompt are more than the model's "
+                f"{subject.model.positions} positions"
+            )
+        return self.decoder.refusal(subject.model)
+
+    def measure(self, subject: Subject) -> list[Measurement]:
+        """Time the decoder at one length in detail, and at several in total."""
+        prompt = self._prompt(subject)
+        peak = peak_of(subject.model, self.decoder, prompt[0].tolist(), self.new_tokens)
+        runs = self._runs(subject, prompt, self.new_tokens)
+        return [
+            *self._in_detail(runs, subject),
+            replace(
+                self._frame(subject, self.new_tokens),
+                metric="peak memory",
+                unit="MiB",
+                value=peak / MIB,
+            ),
+            *(self._in_total(length, subject, prompt) for length in self.lengths),
+        ]
+
+    def _prompt(self, subject: Subject) -> Tensor:
+        """Return (1, prompt_tokens): a seeded place in the validation text."""
+        tokens = token_stream(subject.corpus, "validation", subject.tokenizer).tokens
+        if len(tokens) <= self.prompt_tokens:
+            raise UserError(
+                f"{subject.corpus.name}/validation has {len(tokens)} tokens, too few for a prompt "
+                f"of {self.prompt_tokens}"
+            )
+        rng = seeds.generator(0, "prompt")
+        start = int(torch.randint(len(tokens) - self.prompt_tokens, (1,), generator=rng))
+        return torch.from_numpy(tokens[start : start + self.prompt_tokens].astype(np.int64))[None]
+
+    def _runs(self, subject: Subject, prompt: Tensor, new_tokens: int) -> list[Timed]:
+        device = subject.model.device
+        prompt = prompt.to(device)
+
+        def run() -> Timed:
+            return timed(
+                lambda arrived: self.decoder.generate(
+                    subject.model, prompt, new_tokens, arrived=arrived
+                ),
+                device,
+            )
+
+        warmed_up(run, self.warm_up)
+        return [run() for _ in range(self.repeats)]
+
+    def _frame(self, subject: Subject, length: int) -> Measurement:
+        """Return what all measurements at one length have in common."""
+        return Measurement(
+            metric="",
+            method=f"prompt {self.prompt_tokens}, new {length}, batch 1, greedy",
+            unit="",
+            better="lower",
+            value=0.0,
+            count=1,
+            data=f"{subject.corpus.name}/validation",
+            details={
+                "decoder": self.decoder.describe(subject.model),
+                "threads": torch.get_num_threads(),
+                "new_tokens": length,
+            },
+        )
+
+    def _in_detail(self, runs: list[Timed], subject: Subject) -> Iterator[Measurement]:
+        frame = self._frame(subject, self.new_tokens)
+        between = [each for run in runs for each in run.per_token]
+        totals = [run.total for run in runs]
+        frame = replace(frame, details={**frame.details, "totals_s": totals})
+        numbers: list[tuple[str, str, float, int]] = [
+            ("time to first token", "s", median(run.arrivals[0] for run in runs), len(runs)),
+            ("time per token, median", "s/token", median(between), len(between)),
+            ("time per token, p90", "s/token", float(np.quantile(between, 0.9)), len(between)),
+            ("forward passes", "passes", float(self.decoder.passes(self.new_tokens)), 1),
+        ]
+        for metric, unit, value, count in numbers:
+            yield replace(frame, metric=metric, unit=unit, value=value, count=count)
+        yield replace(
+            frame,
+            metric="throughput",
+            unit="tokens/s",
+            better="higher",
+            value=self.new_tokens / median(totals),
+            count=len(runs),
+        )
+
+    def _in_total(self, length: int, subject: Subject, prompt: Tensor) -> Measurement:
+        totals = [run.total for run in self._runs(subject, prompt, length)]
+        frame = self._frame(subject, length)
+        more = {"totals_s": totals, "p90_s": float(np.quantile(totals, 0.9))}
+        return replace(
+            frame,
+            metric="generation time",
+            unit="s",
+            value=median(totals),
+            count=len(totals),
+            details={**frame.details, **more},
+        )
+
+
+@EVALUATORS.register("left_to_right")
+@dataclass(frozen=True, kw_only=True)
+class LeftToRightSpeed(Speed):
+    """Seconds of writing left to right with a KV cache."""
+
+    cache: bool = True
+    """Keep keys and values of earlier positions."""
+
+    @property
+    def decoder(self) -> Decoder:
+        """Greedy decoding."""
+        return LeftToRightDecoder(cache=self.cache)
+
+
+@EVALUATORS.register("mask_predict")
+@dataclass(frozen=True, kw_only=True)
+class MaskPredictSpeed(Speed):
+    """Seconds of writing by Mask-Predict; all tokens arrive together."""
+
+    iterations: int = 10
+    """Passes over the whole text."""
+
+    @property
+    def decoder(self) -> Decoder:
+        """The most probable token everywhere."""
+        return MaskPredictDecoder(iterations=self.iterations)
