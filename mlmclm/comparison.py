@@ -15,7 +15,7 @@ from mlmclm.evaluation import Evaluator
 from mlmclm.experiment import ArmConfig, Experiment
 from mlmclm.report import write_report
 from mlmclm.results import CurvePoint
-from mlmclm.run import evaluate_run, pretrain_run
+from mlmclm.run import check, evaluate_run, pretrain_run
 from mlmclm.training.record import load_record, write_atomically
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,8 @@ def compare(
         UserError: if a run cannot be trained or measured, or the folder holds something else.
     """
     runs = plan(experiment, output)
+    for arm in experiment.arms():
+        check(arm)
     for number, run in enumerate(runs, 1):
         logger.info("run %d of %d: %s", number, len(runs), run.folder.name)
         pretrain_run(run.arm, run.seed, run.folder)
@@ -112,8 +114,8 @@ def write(
     """Write rows, curves and the report of finished runs."""
     output.mkdir(parents=True, exist_ok=True)
     points = [point for folder in folders for point in curve_of(folder)]
-    results.replace(output / ROWS, rows)
-    results.replace(output / CURVES, points)
+    results.save(output / ROWS, rows)
+    results.save(output / CURVES, points)
     write_atomically(output / COMMAND, command + "\n")
     write_report(output, rows, points, command)
     return list(rows), points

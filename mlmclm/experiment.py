@@ -69,7 +69,7 @@ class ArmConfig:
             "model": self.model,
             "corpus": self.corpus.model_dump(),
             "budget": self.budget.model_dump(exclude_none=True),
-            "training": self.training.model_dump(),
+            "training": self.training.model_dump(exclude_none=True),
             "objective": {"name": OBJECTIVES.name_of(self.objective), **self.objective.options},
         }
 

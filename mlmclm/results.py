@@ -1,13 +1,12 @@
-"""Rows and learning curves on disk: JSON lines, appended as they are measured.
+"""Rows and learning curves on disk: JSON lines.
 
-A killed process leaves at most one half-written last line, which is dropped by the next reader and
-cut off by the next writer. Infinity is the JSON string ``"Infinity"``; NaN is refused.
+A file is written as a whole, so a killed process leaves the old one or the new one. Infinity is
+the JSON string ``"Infinity"``; NaN is refused.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -18,8 +17,6 @@ from pydantic import Field, ValidationError
 
 from mlmclm.contracts import Number, Row, Strict
 from mlmclm.errors import UserError
-
-log = logging.getLogger(__name__)
 
 INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
 UNBOUNDED = ("value", "loss", "details")
@@ -51,28 +48,20 @@ class CurvePoint(Strict):
 Record = TypeVar("Record", Row, CurvePoint)
 
 
-def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows at the end of a file, which is made where it is missing.
-
-    All are on the disk afterwards; a kill leaves whole lines and at most one broken last one.
+def save(path: Path, records: Iterable[Row | CurvePoint]) -> None:
+    """Write rows or points as a file, in place of what was there.
 
     Raises:
         ValueError: if a number is NaN; nothing is written then.
     """
-    _append(path, rows)
-
-
-def replace(path: Path, records: Iterable[Row | CurvePoint]) -> None:
-    """Write a file anew as a whole: a kill leaves the old one or the new one."""
+    lines = b"".join(_line(record) for record in records)
+    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.part")
-    draft.unlink(missing_ok=True)
-    _append(draft, records)
+    with draft.open("wb") as file:
+        file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)
-
-
-def append_curve(path: Path, points: Iterable[CurvePoint]) -> None:
-    """Add points of learning curves at the end of a file, as `append` does with rows."""
-    _append(path, points)
 
 
 def load(path: Path) -> list[Row]:
@@ -103,19 +92,6 @@ def _identity(row: Row) -> tuple[str, ...]:
     return (row.run, *row.column, row.role, row.baseline)
 
 
-def _append(path: Path, records: Iterable[Row | CurvePoint]) -> None:
-    lines = b"".join(_line(record) for record in records)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    with path.open("r+b") as file:
-        whole, rest = _split_rest(file.read())
-        file.seek(len(whole))
-        file.truncate()
-        file.write(_line_of_rest(path, rest) + lines)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _line(record: Row | CurvePoint) -> bytes:
     if _holds_nan(record.model_dump()):
         raise ValueError(f"a result cannot hold NaN: {record!r}")
@@ -130,32 +106,13 @@ def _holds_nan(value: object) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _split_rest(content: bytes) -> tuple[bytes, bytes]:
-    """Split into whole lines and what stands after the last line break."""
-    end = content.rfind(b"\n") + 1
-    return content[:end], content[end:]
-
-
-def _line_of_rest(path: Path, rest: bytes) -> bytes:
-    """Return the last line with its line break, or nothing where it is half a line."""
-    if not rest.strip():
-        return b""
-    try:
-        json.loads(rest)
-    except ValueError:
-        log.warning("%s: dropped a half-written last line (%d bytes)", path, len(rest))
-        return b""
-    return rest + b"\n"
-
-
 def _load(path: Path, kind: type[Record]) -> list[Record]:
     try:
-        whole, rest = _split_rest(path.read_bytes())
+        lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; expected results, one JSON line each") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    lines = (whole + _line_of_rest(path, rest)).split(b"\n")
     return list(_records(path, lines, kind))
 
 

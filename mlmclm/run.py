@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
 from torch import Tensor
 
 import mlmclm
@@ -97,6 +98,17 @@ def job_of(arm: ArmConfig, seed: int) -> Pretraining:
         seed=seed,
         device=device(),
     )
+
+
+def check(arm: ArmConfig) -> None:
+    """Build what an arm needs once, so that what cannot work is known before anything is trained.
+
+    Raises:
+        UserError: if the text, the model or a task is not there, or they do not fit together.
+    """
+    job_of(arm, seed=0).build("eager")
+    for evaluator in arm.evaluators:
+        evaluator.check()
 
 
 # --- the folder of a run ------------------------------------------------------------------------
@@ -256,7 +268,7 @@ def load_model(folder: Path) -> tuple[TokenModel, TextTokenizer, RunRecord]:
     arm = load_arm(folder)
     try:
         network, native = load_network(folder, record.provenance.kernel, arm.objective.visibility)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise UserError(f"the weights in {folder} cannot be read: {error}") from error
     tokenizer = load_tokenizer(str(folder), _corpus_of(arm))
     model = TokenModel(network, arm.objective.visibility, native, tokenizer.vocabulary)
@@ -358,9 +370,11 @@ def evaluate_run(folder: Path, evaluators: Sequence[Evaluator], experiment: str 
         part = _part(folder, evaluator, record)
         if not part.is_file():
             subject = subject or load_subject(folder)[0]
-            if evaluator.refusal(subject):
+            name = EVALUATORS.name_of(evaluator)
+            if reason := evaluator.refusal(subject):
+                logger.info("%s: no %s, since %s", folder.name, name, reason)
                 continue
-            logger.info("%s: %s", folder.name, EVALUATORS.name_of(evaluator))
+            logger.info("%s: %s", folder.name, name)
             _measure(subject, record, evaluator, part)
         rows += [replace_experiment(row, experiment or folder.name) for row in results.load(part)]
     return rows
@@ -385,4 +399,4 @@ def _measure(subject: Subject, record: RunRecord, evaluator: Evaluator, part: Pa
         for each in evaluator.measure(subject)
     ]
     part.parent.mkdir(exist_ok=True)
-    results.replace(part, rows)
+    results.save(part, rows)

@@ -679,8 +679,14 @@ def _matched(arms: Sequence[Sequence[Row]]) -> str:
     return "; ".join(f"{text}: {', '.join(names)}" for text, names in parts if names) + "."
 
 
+SAME_FOR_TIMES = ("platform", "device", "threads", "training dtype", "evaluation dtype")
+"""Facts in which rows must agree if their seconds are compared."""
+
+
 def _provenance(rows: Sequence[Row], command: str | None) -> tuple[str, ...]:
     of = [row.provenance for row in rows]
+    training = [row.provenance for row in rows if group_of(row.metric) == "training"]
+    measuring = [row.provenance for row in rows if group_of(row.metric) != "training"]
     versions = [
         ", ".join(f"{name} {version}" for name, version in sorted(each.versions.items()))
         for each in of
@@ -691,19 +697,16 @@ def _provenance(rows: Sequence[Row], command: str | None) -> tuple[str, ...]:
         ("platform", [each.platform for each in of]),
         ("device", [each.device for each in of]),
         ("threads", [str(each.threads) for each in of]),
-        ("dtype", [each.dtype for each in of]),
+        ("training dtype", [each.dtype for each in training]),
+        ("evaluation dtype", [each.dtype for each in measuring]),
         ("kernel", [each.kernel for each in of]),
         ("data", [each.data_hash[:12] for each in of]),
         ("tokenizer", [each.tokenizer_hash[:12] for each in of]),
         ("seeds", [str(seed) for seed in sorted({row.seed for row in rows})]),
         ("measured", _dates([each.created for each in of])),
     )
-    line = "; ".join(f"{name} {', '.join(dict.fromkeys(each))}" for name, each in facts)
-    mixed = [
-        name
-        for name, each in facts
-        if name in ("platform", "device", "threads", "dtype") and len(set(each)) > 1
-    ]
+    line = "; ".join(f"{name} {', '.join(dict.fromkeys(each))}" for name, each in facts if each)
+    mixed = [name for name, each in facts if name in SAME_FOR_TIMES and len(set(each)) > 1]
     lines = [f"Provenance: {line}."]
     if mixed:
         lines.append(f"{WARNING} Rows differ in {', '.join(mixed)}: their times do not compare.")

@@ -42,6 +42,13 @@ class Evaluator(ABC):
     group: ClassVar[str]
     """``likelihood``, ``classification`` or ``generation``: what ``--metric`` can also name."""
 
+    def check(self) -> None:  # noqa: B027 - most have nothing to look for
+        """Look for what the options name, before anything is trained.
+
+        Raises:
+            UserError: if it is not there.
+        """
+
     @abstractmethod
     def refusal(self, subject: Subject) -> str | None:
         """Return why this measurement does not exist for the subject, or None where it does."""

@@ -16,11 +16,14 @@ from mlmclm.tokenization import TextTokenizer
 
 Candidates = list[tuple[str, float]]
 """Texts of tokens with their probabilities, the most probable first."""
-OTHER_MASK = "<mask>"
+MASKS = ("[MASK]", "<mask>")
+"""How a mask may be written, whatever the tokenizer calls it."""
 
 
 def _ids(model: TokenModel, tokenizer: TextTokenizer, text: str) -> Tensor:
     """Return (1, time) ids behind the end-of-document token, as documents begin in training."""
+    for mask in MASKS:
+        text = text.replace(mask, str(tokenizer.fast.mask_token))
     ids = [model.vocabulary.end, *tokenizer.encode(text)]
     if len(ids) > model.positions:
         raise UserError(
@@ -31,8 +34,9 @@ def _ids(model: TokenModel, tokenizer: TextTokenizer, text: str) -> Tensor:
 
 
 def _best(logits: Tensor, tokenizer: TextTokenizer, top: int) -> Candidates:
-    """Return the most probable tokens of (vocabulary,) logits."""
-    found = logits.float().softmax(-1).topk(min(top, len(logits)))
+    """Return the most probable tokens of (vocabulary,) logits; outputs that are no token count."""
+    size = tokenizer.vocabulary.size
+    found = logits.float().softmax(-1)[:size].topk(min(top, size))
     return [
         (tokenizer.decode([int(token)]), float(probability))
         for probability, token in zip(found.values, found.indices, strict=True)
@@ -49,11 +53,12 @@ def fill_masks(
         UserError: if there is no mask in it, or it is too long.
     """
     mask = str(tokenizer.fast.mask_token)
-    ids = _ids(model, tokenizer, text.replace(OTHER_MASK, mask))
+    ids = _ids(model, tokenizer, text)
     places = (ids[0] == model.vocabulary.mask).nonzero()[:, 0].tolist()
     if not places:
         raise UserError(
-            f'this model fills masks, and the text has none; write one, as in "It is {mask} today"'
+            "this model fills masks, and the text has none; write one as [MASK] or <mask>, as in "
+            '"It is [MASK] today"'
         )
     logits = model.logits(ids)[0]
     return [

@@ -29,6 +29,7 @@ from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from mlmclm.attention import Visibility
 from mlmclm.contracts import Vocabulary
@@ -249,6 +250,7 @@ def load_network(
     folder: Path, kernel: str, visibility: Visibility
 ) -> tuple[PreTrainedModel, Visibility]:
     """Open the weights in a folder; return the network and its native visibility."""
+    disable_progress_bar()
     config = AutoConfig.from_pretrained(folder)
     auto, native = _network_class(config, visibility)
     return auto.from_pretrained(folder, attn_implementation=kernel), native

@@ -277,7 +277,8 @@ def pretrain(job: Pretraining, folder: Path, *, resume: bool = False, label: str
     if trainer.state.global_step < setting.steps:
         raise KeyboardInterrupt
     pretrainer.model.eval()
-    total = validation_loss(job, pretrainer.model, job.validation)
+    last = job.validation[: job.options.final_blocks]
+    total = validation_loss(job, pretrainer.model, last)
     return Outcome(pretrainer.model, watch.budget(setting.steps), total, setting)
 
 

@@ -46,7 +46,9 @@ class TrainingOptions(Strict):
     evaluations: Count = 10
     """Points of the learning curve on the validation split."""
     validation_blocks: Count = 256
-    """Validation blocks per point of the curve; the last number is over the whole split."""
+    """Validation blocks per point of the curve."""
+    final_blocks: Count | None = None
+    """Validation blocks for the last number; the whole split where it is not given."""
     checkpoints: Count = 4
     """How often a run is saved on its way; the last two are kept until it ends."""
 

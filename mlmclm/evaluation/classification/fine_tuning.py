@@ -78,7 +78,7 @@ def _groups(module: nn.Module) -> list[dict[str, Any]]:
 class FineTuning(Route):
     """Accuracy after training all weights on the task."""
 
-    learning_rates: tuple[float, ...] = (3e-4, 1e-3)
+    learning_rates: tuple[float, ...] = (1e-3, 3e-3)
     """Peaks that are tried on validation, the same for every arm."""
     epochs: int = 4
     """Passes over the training sentences."""

@@ -62,6 +62,11 @@ class Route(Evaluator):
             if value is not None and value < 2:
                 raise UserError(f"{name} must be at least 2, not {value}")
 
+    def check(self) -> None:
+        """Read all tasks once."""
+        for task in self.tasks:
+            load_task(task)
+
     def refusal(self, subject: Subject) -> str | None:
         """Every trunk has hidden states, so every run can be measured."""
         return None

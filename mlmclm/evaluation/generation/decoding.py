@@ -28,6 +28,10 @@ class Decoder(ABC):
     def refusal(self, model: TokenModel) -> str | None:
         """Return why the model cannot be decoded like this, or None where it can."""
 
+    def cached(self, model: TokenModel) -> bool:
+        """Tell whether keys and values of earlier positions are kept."""
+        return False
+
     @abstractmethod
     def passes(self, new_tokens: int) -> int:
         """Return the number of forward passes for so many tokens."""
@@ -84,6 +88,9 @@ class Decoder(ABC):
 
 
 def ordinary(logits: Tensor, model: TokenModel) -> Tensor:
-    """Return float32 logits with special tokens ruled out."""
+    """Return float32 logits of (..., vocabulary), special tokens ruled out.
+
+    A network may have more outputs than there are tokens; those behind the last are left out.
+    """
     special = torch.tensor(sorted(model.vocabulary.special), device=logits.device)
-    return logits.float().index_fill(-1, special, -torch.inf)
+    return logits[..., : model.vocabulary.size].float().index_fill(-1, special, -torch.inf)

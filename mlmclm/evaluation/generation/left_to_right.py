@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import DynamicCache
 
 from mlmclm.attention import Visibility
 from mlmclm.errors import UserError
@@ -66,16 +67,11 @@ class LeftToRightDecoder(Decoder):
         arrived: Notice,
     ) -> Tensor:
         """See `Decoder.generate`."""
-        text, fresh, memory = prompt, prompt, None
+        memory = DynamicCache(config=model.network.config) if self.cached(model) else None
+        text = fresh = prompt
         for _ in range(new_tokens):
-            if self.cached(model):
-                output = model.network.base_model(
-                    input_ids=fresh, past_key_values=memory, use_cache=True
-                )
-                memory = output.past_key_values
-                logits = model.logits_of(output.last_hidden_state[:, -1])
-            else:
-                logits = model.logits_of(model.hidden(text)[:, -1])
+            hidden = model.hidden(text) if memory is None else hidden_after(model, memory, fresh)
+            logits = model.logits_of(hidden[:, -1])
             fresh = self._choose(ordinary(logits, model), rng)[:, None]
             text = torch.cat([text, fresh], 1)
             arrived(1)
@@ -91,6 +87,18 @@ class LeftToRightDecoder(Decoder):
         if self.top_p is not None:
             logits = _nucleus(logits, self.top_p)
         return torch.multinomial(logits.softmax(-1), 1, generator=rng)[:, 0]
+
+
+def hidden_after(model: TokenModel, memory: DynamicCache, fresh: Tensor) -> Tensor:
+    """Return hidden states (batch, time, width) of new positions, and add them to the cache.
+
+    Args:
+        model: causal by itself, so that it needs no mask.
+        memory: keys and values of all positions before.
+        fresh: (batch, time) ids.
+    """
+    output = model.network.base_model(input_ids=fresh, cache=memory, use_cache=True)
+    return output.last_hidden_state  # type: ignore[no-any-return]
 
 
 def _nucleus(logits: Tensor, share: float) -> Tensor:

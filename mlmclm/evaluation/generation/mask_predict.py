@@ -3,6 +3,8 @@
 All new positions start as [MASK]. Each iteration predicts all masked positions at once, then hides
 the least certain again: after iteration t of T, ``N (T - t) / T`` of the N. Here the new positions
 stand behind a prompt; the paper fills the decoder of a translation model, with a length predictor.
+The text must fit the model's positions; how good it is beyond the block of training is untested.
+Such a run of masks is also unlike training, where 15 % of a text is hidden.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from mlmclm.models.token_model import TokenModel
 class MaskPredictDecoder(Decoder):
     """Fill all places at once, again and again, keeping the certain ones."""
 
-    iterations: int = 10
-    """T; never more than there are new tokens."""
+    iterations: int | None = 10
+    """T; None, or more than there are new tokens: one for each of them."""
 
     def __post_init__(self) -> None:
-        if self.iterations < 1:
+        if self.iterations is not None and self.iterations < 1:
             raise UserError(f"iterations must be at least 1, not {self.iterations}")
 
     def refusal(self, model: TokenModel) -> str | None:
@@ -40,11 +42,11 @@ class MaskPredictDecoder(Decoder):
 
     def passes(self, new_tokens: int) -> int:
         """Return one for each iteration."""
-        return min(self.iterations, new_tokens)
+        return min(self.iterations or new_tokens, new_tokens)
 
     def describe(self, model: TokenModel) -> str:
         """Give the number of iterations."""
-        return f"Mask-Predict, T = {self.iterations}"
+        return f"Mask-Predict, T = {self.iterations or 'N'}"
 
     def write(
         self,

@@ -27,13 +27,18 @@ from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
 from mlmclm.evaluation.generation.decoding import Decoder
 from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
 from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
-from mlmclm.evaluation.generation.memory import peak_of
+from mlmclm.evaluation.generation.memory import cache_bytes, peak_of
 from mlmclm.timing import synchronize
 
 STABLE = 1.2
 """Warm-up ends when two runs in a row differ by less than this factor."""
 MOST_WARM_UPS = 8
 MIB = 2**20
+CONTENTS = {
+    False: ("whole process", "all resident memory, Python and libraries included,"),
+    True: ("device memory", "what torch allocated on the device,"),
+}
+"""How peak memory is measured on a CUDA device or not: in the method, and in full."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +85,13 @@ def timed(
 def warmed_up(run: Callable[[], Timed], least: int) -> int:
     """Run until two in a row take about the same; return how many runs that took."""
     before = run().total
-    for number in range(2, MOST_WARM_UPS + 1):
+    most = max(least, MOST_WARM_UPS)
+    for number in range(2, most + 1):
         now = run().total
         if number >= least and max(now, before) < STABLE * min(now, before):
             return number
         before = now
-    return MOST_WARM_UPS
+    return most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +101,7 @@ class Speed(Evaluator):
     group: ClassVar[str] = "generation"
 
     prompt_tokens: int = 32
-    """Tokens of a validation document that stand before the new ones."""
+    """First tokens of a validation document, the end token before it being one."""
     new_tokens: int = 64
     """How many are written; nothing stops earlier."""
     lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
@@ -106,11 +112,12 @@ class Speed(Evaluator):
     """Untimed runs at least; more until two in a row agree."""
 
     def __post_init__(self) -> None:
-        for name in ("prompt_tokens", "new_tokens", "repeats", "warm_up"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if any(length < 1 for length in self.lengths):
-            raise UserError(f"lengths must be at least 1, not {list(self.lengths)}")
+        for name, value in vars(self).items():
+            values = value if isinstance(value, tuple) else (value,)
+            if any(each < 1 for each in values if not isinstance(each, bool)):
+                place = f"evaluation.{EVALUATORS.name_of(self)}.{name}"
+                found = list(value) if isinstance(value, tuple) else value
+                raise UserError(f"{place} must be at least 1, not {found}")
 
     @property
     @abstractmethod
@@ -130,29 +137,27 @@ class Speed(Evaluator):
     def measure(self, subject: Subject) -> list[Measurement]:
         """Time the decoder at one length in detail, and at several in total."""
         prompt = self._prompt(subject)
-        peak = peak_of(subject.model, self.decoder, prompt[0].tolist(), self.new_tokens)
-        runs = self._runs(subject, prompt, self.new_tokens)
         return [
-            *self._in_detail(runs, subject),
-            replace(
-                self._frame(subject, self.new_tokens),
-                metric="peak memory",
-                unit="MiB",
-                value=peak / MIB,
-            ),
+            *self._in_detail(self._runs(subject, prompt, self.new_tokens), subject),
+            self._memory(subject, prompt),
             *(self._in_total(length, subject, prompt) for length in self.lengths),
         ]
 
     def _prompt(self, subject: Subject) -> Tensor:
-        """Return (1, prompt_tokens): a seeded place in the validation text."""
+        """Return (1, prompt_tokens): how a validation document begins, the same in all runs.
+
+        A document that is shorter runs on into the next.
+        """
         tokens = token_stream(subject.corpus, "validation", subject.tokenizer).tokens
-        if len(tokens) <= self.prompt_tokens:
+        if len(tokens) < self.prompt_tokens:
             raise UserError(
                 f"{subject.corpus.name}/validation has {len(tokens)} tokens, too few for a prompt "
                 f"of {self.prompt_tokens}"
             )
+        starts = np.flatnonzero(tokens == subject.tokenizer.vocabulary.end)
+        starts = starts[starts + self.prompt_tokens <= len(tokens)]
         rng = seeds.generator(0, "prompt")
-        start = int(torch.randint(len(tokens) - self.prompt_tokens, (1,), generator=rng))
+        start = int(starts[int(torch.randint(len(starts), (1,), generator=rng))])
         return torch.from_numpy(tokens[start : start + self.prompt_tokens].astype(np.int64))[None]
 
     def _runs(self, subject: Subject, prompt: Tensor, new_tokens: int) -> list[Timed]:
@@ -183,15 +188,43 @@ class Speed(Evaluator):
             details={
                 "decoder": self.decoder.describe(subject.model),
                 "threads": torch.get_num_threads(),
+                "dtype": str(subject.model.network.dtype).removeprefix("torch."),
                 "new_tokens": length,
             },
+        )
+
+    def _memory(self, subject: Subject, prompt: Tensor) -> Measurement:
+        model, frame = subject.model, self._frame(subject, self.new_tokens)
+        peak = peak_of(model, self.decoder, prompt[0].tolist(), self.new_tokens)
+        kept = self.prompt_tokens + self.new_tokens - 1 if self.decoder.cached(model) else 0
+        where, contains = CONTENTS[model.device.type == "cuda"]
+        more = {
+            "contains": f"{contains} of a process that only loads the model and generates",
+            "before_generating_mib": peak.before / MIB,
+            "kv_cache_bytes": peak.kv_cache,
+            "kv_cache_bytes_by_formula": cache_bytes(
+                model.network.config, kept, model.network.dtype.itemsize
+            ),
+        }
+        return replace(
+            frame,
+            metric="peak memory",
+            method=f"{frame.method}, {where}",
+            unit="MiB",
+            value=peak.after / MIB,
+            details={**frame.details, **more},
         )
 
     def _in_detail(self, runs: list[Timed], subject: Subject) -> Iterator[Measurement]:
         frame = self._frame(subject, self.new_tokens)
         between = [each for run in runs for each in run.per_token]
         totals = [run.total for run in runs]
-        frame = replace(frame, details={**frame.details, "totals_s": totals})
+        more = {
+            "arrival": "one by one" if len(runs[0].arrivals) > 1 else "all together",
+            "totals_s": totals,
+            "p90_s": float(np.quantile(totals, 0.9)),
+        }
+        frame = replace(frame, details={**frame.details, **more})
         numbers: list[tuple[str, str, float, int]] = [
             ("time to first token", "s", median(run.arrivals[0] for run in runs), len(runs)),
             ("time per token, median", "s/token", median(between), len(between)),

@@ -184,7 +184,10 @@ class MaskedTokenLoss(Evaluator):
 
         first = "" if self.limit is None else f", first {self.limit} blocks"
         same = {
-            "method": f"{100 * self.mask_rate:g}% masked, 80/10/10, seed {self.seed}{first}",
+            "method": (
+                f"{100 * self.mask_rate:g}% masked, 80/10/10, blocks of {subject.block}, "
+                f"seed {self.seed}{first}"
+            ),
             "data": data,
         }
         details = {

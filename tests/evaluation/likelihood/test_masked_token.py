@@ -95,7 +95,9 @@ def test_the_remainder_that_fills_no_block_is_stated(lab, corpus, tokenizer):
 def test_rate_seed_and_limit_are_part_of_the_method(lab):
     options = {"mask_rate": 0.4, "seed": 3, "limit": 2}
     rows = MaskedTokenLoss(**options).measure(lab.masked)
-    assert {row.method for row in rows} == {"40% masked, 80/10/10, seed 3, first 2 blocks"}
+    assert {row.method for row in rows} == {
+        "40% masked, 80/10/10, blocks of 32, seed 3, first 2 blocks"
+    }
     assert rows[0].details["blocks"] == 2
 
 
