@@ -351,6 +351,7 @@ def _group_section(
         tested = sum(each.p is not None for each in contrasts)
         tables.append(_difference_table(mine, tested))
     notes = [*_n_notes(seeds, lines), *_missing_notes(lines, arms)]
+    notes += _decoder_notes(lines)
     if name == "likelihood":
         notes.append(_comparability(lines, arms))
     return Section(name.capitalize(), tuple(tables), tuple(notes))
@@ -549,6 +550,22 @@ def _missing_notes(lines: Grid, arms: Sequence[str]) -> Iterator[str]:
     if holes:
         yield f"{MISSING}: that arm has no such number."
     yield from dict.fromkeys(WHY_MISSING[key[0]] for key in holes if key[0] in WHY_MISSING)
+
+
+def _decoder_notes(lines: Grid) -> Iterator[str]:
+    """Say by which decoder each arm wrote: times at one length stand side by side all the same."""
+    found = {
+        f"{column.label}: {row.details['decoder']}"
+        for columns in lines.values()
+        for column, rows in columns.items()
+        for row in rows
+        if "decoder" in row.details
+    }
+    if found:
+        yield (
+            f"Written by {'; '.join(sorted(found))}. Equal length is not equal quality, which is "
+            "not measured here."
+        )
 
 
 def _comparability(lines: Grid, arms: Sequence[str]) -> str:

@@ -256,3 +256,13 @@ def test_row_order_does_not_change_the_measures():
     assert cell(one, "perplexity", "1/word", "clm") == cell(two, "perplexity", "1/word", "clm")
     assert Column("mlm").label == "mlm"
     assert line_of(one, "perplexity", "1/word")[1].key[1] == TEST
+
+
+def test_each_arm_says_how_it_wrote():
+    rows = [
+        row(arm=arm, metric="throughput", unit="tokens/s", method="m", details={"decoder": decoder})
+        for arm, decoder in (("mlm", "Mask-Predict, T = 10"), ("clm", "left to right, KV cache"))
+    ]
+    (section,) = [each for each in comparison(rows).sections if each.title == "Generation"]
+    (note,) = [each for each in section.notes if each.startswith("Written by")]
+    assert "clm: left to right, KV cache; mlm: Mask-Predict, T = 10" in note
