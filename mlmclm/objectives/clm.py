@@ -19,7 +19,7 @@ class CausalLM(Objective):
     """Predict the next token from what is left of it (GPT)."""
 
     visibility: ClassVar[Visibility] = Visibility.CAUSAL
-    loss_name: ClassVar[str] = "next-token loss"
+    loss_name: ClassVar[str] = "negative log-likelihood"
 
     def corrupt(self, tokens: Tensor, vocabulary: Vocabulary, rng: torch.Generator) -> Batch:
         """Show everything; the target of each position is its right neighbour."""
