@@ -8,6 +8,7 @@ original text to the byte.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from mlmclm.contracts import Vocabulary
 from mlmclm.corpora import tables
 from mlmclm.corpora.cache import made_once
+from mlmclm.corpora.hub import asked_once
 from mlmclm.errors import UserError
 from mlmclm.provenance import content_hash
 
@@ -32,6 +34,7 @@ PAD, END, MASK, UNKNOWN = "[PAD]", "<eos>", "[MASK]", "<unk>"
 RULE = 1
 """Version of how the default is trained, part of the name of a cached one."""
 UNLIMITED = 10**30
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,9 @@ def load_tokenizer(source: str | None, corpus: Corpus) -> TextTokenizer:
         return _from_transformers(str(path))
     if path.suffix == ".json":
         raise UserError(f"there is no file {path}")
-    return _from_transformers(source)
+    tables.must_not_be_a_path(source)
+    with asked_once() as silence:
+        return _from_transformers(source, silence)
 
 
 # --- the default --------------------------------------------------------------------------------
@@ -134,16 +139,19 @@ def _backend(path: Path) -> Tokenizer:
         raise UserError(f"{path} is not a tokenizer.json: {error}") from error
     if not isinstance(content, dict) or not {"model", "added_tokens"} <= content.keys():
         raise UserError(f"{path} is not a tokenizer.json: it has no model and added_tokens")
+    if not isinstance(content["model"], dict) or "vocab" not in content["model"]:
+        raise UserError(f"{path} is not a tokenizer.json: its model has no vocab")
     return Tokenizer.from_str(text)
 
 
-def _from_transformers(source: str) -> TextTokenizer:
+def _from_transformers(source: str, silence: str | None = None) -> TextTokenizer:
+    """Open a folder or hub id; ``silence`` is why the hub does not answer."""
     try:
         found = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError, ImportError) as error:
         raise UserError(
-            f"no tokenizer {source!r} could be had ({str(error).splitlines()[0]}); without a "
-            "network there are the default and any local tokenizer.json"
+            f"no tokenizer {source!r} could be had ({silence or tables.one_line(error)}); without "
+            "a network there are the default and any local tokenizer.json"
         ) from error
     if not isinstance(found, PreTrainedTokenizerFast):
         raise UserError(f"{source} is not a fast tokenizer (it has no tokenizer.json)")
@@ -174,7 +182,13 @@ def _wrapped(backend: Tokenizer) -> TextTokenizer:
 
 
 def _complete(fast: PreTrainedTokenizerFast) -> TextTokenizer:
-    """Add the special tokens that are missing, and say which id does what."""
+    """Add the special tokens that are missing, and say which id does what.
+
+    Cutting and padding, which a ``tokenizer.json`` may ask for, are for single inputs of its own
+    model; here they would drop text and put padding into the stream.
+    """
+    fast.backend_tokenizer.no_truncation()
+    fast.backend_tokenizer.no_padding()
     if fast.eos_token is None:
         fast.eos_token = fast.sep_token or END
     if fast.mask_token is None:
@@ -184,11 +198,13 @@ def _complete(fast: PreTrainedTokenizerFast) -> TextTokenizer:
     if fast.unk_token is None:
         fast.unk_token = UNKNOWN
     missing = [
-        token
+        AddedToken(token, special=True, normalized=False, lstrip=token == fast.mask_token)
         for token in (fast.eos_token, fast.mask_token, fast.pad_token, fast.unk_token)
         if token not in fast.get_vocab()
     ]
-    fast.add_special_tokens({"additional_special_tokens": missing} if missing else {})
+    if missing:
+        fast.add_tokens(missing, special_tokens=True)
+        logger.info("added to the tokenizer: %s", ", ".join(token.content for token in missing))
     ids = fast.get_vocab()
     return TextTokenizer(
         fast,

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import AutoTokenizer, BertTokenizerFast
+from tokenizers.models import BPE, WordLevel
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import AutoTokenizer, BertTokenizerFast, PreTrainedTokenizerFast
 
 from mlmclm.corpora import load_corpus
 from mlmclm.errors import UserError
@@ -73,12 +74,42 @@ def test_special_tokens_that_are_missing_are_added(corpus, tmp_path):
     assert len({vocabulary.pad, vocabulary.end, vocabulary.mask, vocabulary.unknown}) == 4
 
 
+def test_text_is_neither_cut_nor_padded_whatever_the_file_asks_for(corpus, default, tmp_path):
+    backend = Tokenizer.from_str(default.fast.backend_tokenizer.to_str())
+    backend.enable_truncation(4)
+    backend.enable_padding(length=64)
+    backend.save(str(tmp_path / "tokenizer.json"))
+    text = "one two three four five six seven eight nine ten"
+    for source in (tmp_path / "tokenizer.json", tmp_path):
+        assert load_tokenizer(str(source), corpus).encode(text) == default.encode(text)
+
+
+def test_an_added_mask_takes_the_space_before_it_and_outlives_saving(corpus, tmp_path, caplog):
+    alphabet = {letter: n for n, letter in enumerate(sorted(ByteLevel.alphabet()))}
+    backend = Tokenizer(BPE(vocab=alphabet, merges=[]))
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    end = "<|endoftext|>"
+    backend.add_special_tokens([end])
+    gpt2 = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=end, unk_token=end)
+    gpt2.save_pretrained(tmp_path / "gpt2")
+    with caplog.at_level("INFO"):
+        found = load_tokenizer(str(tmp_path / "gpt2"), corpus)
+    assert "added to the tokenizer: [MASK], [PAD]" in caplog.text
+    ids = [alphabet["i"], alphabet["s"], found.vocabulary.mask, alphabet["\u0120"], alphabet["a"]]
+    assert found.encode("is [MASK] a") == ids
+    found.save(tmp_path / "saved")
+    again = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert again("is [MASK] a")["input_ids"] == ids
+    assert (again.mask_token_id, again.pad_token_id) == (found.vocabulary.mask, 258)
+
+
 def test_files_that_are_no_tokenizer_are_named(corpus, tmp_path):
     path = tmp_path / "tokenizer.json"
     with pytest.raises(UserError, match=r"there is no file"):
         load_tokenizer(str(path), corpus)
-    path.write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match=r"is not a tokenizer.json"):
-        load_tokenizer(str(path), corpus)
+    for content in ("{}", '{"model": {}, "added_tokens": []}'):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(UserError, match=r"is not a tokenizer.json"):
+            load_tokenizer(str(path), corpus)
     with pytest.raises(UserError, match=r"holds no tokenizer.json"):
         load_tokenizer(str(tmp_path.parent), corpus)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlmclm.corpora import bundled, tables
 from mlmclm.corpora.base import Corpus, words_in
 from mlmclm.corpora.bundled import BUNDLED
-from mlmclm.corpora.wikitext import articles
+from mlmclm.corpora.wikitext import articles, lines_of
 from mlmclm.errors import UserError, unknown
 
 __all__ = ["BUNDLED", "Corpus", "articles", "load_corpus", "words_in"]
 
 HELD_OUT = 20
-"""Where no split is given, one document in 20 is for validation and one for test."""
+"""Of every 20 documents, one is for a validation and one for a test split that is not given."""
+PLACES = {"validation": HELD_OUT // 2, "test": 0}
+"""Which one: a document's number, from 1, modulo `HELD_OUT`."""
+logger = logging.getLogger(__name__)
 
 
 def load_corpus(name: str) -> Corpus:
@@ -24,9 +29,10 @@ def load_corpus(name: str) -> Corpus:
             files called train, validation (valid, dev) and test; or a hub data set ``NAME`` or
             ``NAME:CONFIG``. ``:COLUMN`` after a path names the column of the text.
 
-    A file without splits is cut by whole documents: of every 20, the 10th is for validation and
-    the 20th for test. Fewer than 20 documents are cut into lines first. Documents of a table are
-    its rows; those of a text file are its WikiText articles, or else the whole file.
+    A split that is not given (both, for a file) is cut from training by whole documents: of every
+    20, the 10th is for validation and the 20th for test. Fewer than 20 documents are cut into lines
+    first. Documents of a table are its rows; those of a text file are its WikiText articles, or
+    else the whole file.
 
     Raises:
         UserError: if there is no such corpus, or what there is cannot be used.
@@ -54,7 +60,7 @@ def _documents(path: Path, column: str) -> tuple[str, ...]:
     if tables.format_of(path) == ".txt":
         return articles(tables.read_text(path))
     table = tables.read_table(path)
-    column = tables.column_of(table, column, ("text",), str(path))
+    column = tables.text_column_of(table, column, ("text",), str(path))
     return _joined(tuple(tables.texts_of(table, column, str(path))), str(path))
 
 
@@ -70,40 +76,38 @@ def _joined(rows: tuple[str, ...], source: str) -> tuple[str, ...]:
 def _from_folder(folder: Path, column: str) -> Corpus:
     files = tables.split_files(folder)
     splits = {split: _documents(path, column) for split, path in files.items()}
-    return _with_all_splits(Corpus(folder.name, splits), str(folder))
+    return _with_all_splits(folder.name, splits, str(folder))
 
 
 def _from_file(path: Path, column: str) -> Corpus:
-    documents = _documents(path, column)
+    return _with_all_splits(path.name, {"train": _documents(path, column)}, str(path))
+
+
+def _with_all_splits(name: str, splits: Mapping[str, tuple[str, ...]], source: str) -> Corpus:
+    missing = [split for split in PLACES if split not in splits]
+    if not missing:
+        return Corpus(name, splits)
+    logger.info("%s: %s cut from training", source, " and ".join(missing))
+    return Corpus(name, {**splits, **_cut(splits["train"], missing, source)})
+
+
+def _cut(
+    documents: Sequence[str], missing: Sequence[str], source: str
+) -> dict[str, tuple[str, ...]]:
+    """Return what is left for training, and the missing splits."""
     if len(documents) < HELD_OUT:
-        documents = tuple(
-            line for document in documents for line in document.splitlines(keepends=True)
-        )
-    return _cut(path.name, documents, str(path))
-
-
-def _cut(name: str, documents: tuple[str, ...], source: str) -> Corpus:
+        documents = [line for document in documents for line in lines_of(document)]
     if len(documents) < HELD_OUT:
         raise UserError(
-            f"{source} has {len(documents)} documents or lines, too few to cut validation and test "
-            f"from (at least {HELD_OUT}); give a folder with train, validation and test instead"
+            f"{source} has {len(documents)} documents or lines, too few to cut "
+            f"{' and '.join(missing)} from (at least {HELD_OUT}); give a folder with train, "
+            "validation and test instead"
         )
-    splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    parts: dict[str, list[str]] = {split: [] for split in ("train", *missing)}
+    split_at = {PLACES[split]: split for split in missing}
     for number, document in enumerate(documents, 1):
-        held = number % HELD_OUT
-        split = "test" if held == 0 else "validation" if held == HELD_OUT // 2 else "train"
-        splits[split].append(document)
-    return Corpus(name, {split: tuple(parts) for split, parts in splits.items()})
-
-
-def _with_all_splits(corpus: Corpus, source: str) -> Corpus:
-    missing = [split for split in tables.SPLIT_NAMES if split not in corpus.splits]
-    if missing:
-        raise UserError(
-            f"{source} has no {' and no '.join(missing)} split; add it, or give one file, which is "
-            "cut into all three"
-        )
-    return corpus
+        parts[split_at.get(number % HELD_OUT, "train")].append(document)
+    return {split: tuple(part) for split, part in parts.items()}
 
 
 def _from_hub(name: str) -> Corpus:
@@ -111,6 +115,6 @@ def _from_hub(name: str) -> Corpus:
     hint = f"without a network there are: {offline}, and local files or folders"
     splits = {}
     for split, table in tables.hub_splits(name, hint).items():
-        column = tables.column_of(table, "", ("text", "content", "sentence"), name)
+        column = tables.text_column_of(table, "", ("text", "content", "sentence"), name)
         splits[split] = _joined(tuple(tables.texts_of(table, column, name)), name)
-    return _with_all_splits(Corpus(name, splits), name)
+    return _with_all_splits(name, splits, name)

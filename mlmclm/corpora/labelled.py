@@ -17,6 +17,7 @@ import torch
 
 from mlmclm import seeds
 from mlmclm.corpora import bundled, tables
+from mlmclm.corpora.wikitext import lines_of
 from mlmclm.errors import UserError, unknown
 from mlmclm.registry import Registry
 
@@ -68,14 +69,14 @@ def load_task(spec: str) -> LabelledTask:
         UserError: if there is no such set, or a column, a label or text is missing in it.
     """
     name, equals, place = spec.partition("=")
-    if equals:
+    if equals and name:
         return _local(name, place)
     if spec in TASKS.names():
         return TASKS.get(spec)()
-    if "/" in spec and not Path(spec).exists():
+    if "/" in spec and not equals and not Path(spec).exists():
         return _hub(spec, spec, TEXT, LABEL)
-    if Path(spec).exists():
-        raise UserError(f"a local task needs a name: --task NAME={spec}")
+    if equals or Path(spec).exists():
+        raise UserError(f"a local task needs a name: --task NAME={place or spec}")
     raise unknown("task", spec, TASKS.names())
 
 
@@ -87,7 +88,7 @@ def _register_bundled(name: str, summary: str) -> None:
         parts = {
             split: [
                 (row["text"], row["label"])
-                for row in map(json.loads, bundled.read(f"{name}/{split}.jsonl").splitlines())
+                for row in map(json.loads, lines_of(bundled.read(f"{name}/{split}.jsonl")))
             ]
             for split in tables.SPLIT_NAMES
         }
@@ -120,15 +121,20 @@ _register_hub("cola", "nyu-mll/glue:cola", "sentence", "label", "acceptable or n
 def _pairs(
     table: Dataset, text: Sequence[str], label: Sequence[str], wanted: Sequence[str], source: str
 ) -> Iterator[Pair]:
-    """Yield text and label name; rows whose label is hidden (GLUE's -1) are left out."""
+    """Yield text and label name; rows whose label is hidden (GLUE's -1) are left out.
+
+    Where labels have no names, -1 is hidden only if there is nothing else: local sets use -1 and 1.
+    """
     first, second = [*wanted, "", ""][:2]
     texts = tables.column_of(table, first, text, source)
     labels = tables.column_of(table, second, label, source)
     names = getattr(table.features[labels], "names", None)
-    for each, value in zip(tables.texts_of(table, texts, source), table[labels], strict=True):
-        if value is None:
+    values = list(table[labels])
+    may_hide = names is not None or set(values) == {-1}
+    for each, value in zip(tables.texts_of(table, texts, source), values, strict=True):
+        if value is None or value == "":
             raise UserError(f"{source}: a row has no {labels!r}: {each[:60]!r}")
-        if value != -1:
+        if not (may_hide and value == -1):
             yield each, names[value] if names else str(value)
 
 

@@ -88,6 +88,6 @@ def passages(corpus: Corpus, split: str, tokenizer: TextTokenizer) -> list[Passa
     """Return each document of a split as tokens, with words and bytes of its text."""
     documents = corpus.documents(split)
     return [
-        Passage(torch.tensor(ids), words_in(text), len(text.encode()))
+        Passage(torch.tensor(ids, dtype=torch.long), words_in(text), len(text.encode()))
         for text, ids in zip(documents, tokenizer.encode_many(documents), strict=True)
     ]

@@ -7,11 +7,11 @@ the same messages.
 from __future__ import annotations
 
 import lzma
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlmclm.corpora.hub import asked_once
 from mlmclm.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
         raise UserError(f"{path} is a folder; a file was expected")
     try:
         content = path.read_bytes()
-        content = lzma.decompress(content) if path.suffix == ".xz" else content
+        content = lzma.decompress(content) if path.suffix.lower() == ".xz" else content
     except (OSError, lzma.LZMAError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(f"{path} cannot be read: {reason}") from error
@@ -55,7 +55,8 @@ def read_text(path: Path) -> str:
 
 def format_of(path: Path) -> str:
     """Return the suffix that decides how a file is read, ``.xz`` left out."""
-    return Path(path.stem).suffix if path.suffix == ".xz" else path.suffix
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix == ".xz" else suffix
 
 
 def read_table(path: Path) -> Dataset:
@@ -76,17 +77,19 @@ def read_table(path: Path) -> Dataset:
     elif not path.is_file():
         raise UserError(f"there is no file {path}")
     datasets.disable_progress_bars()
+    options = {"keep_default_na": False} if suffix == ".csv" else {}  # "NA" and "null" are words
     try:
         return datasets.load_dataset(
-            FORMATS[suffix], data_files=str(path), split="train", keep_in_memory=True
+            FORMATS[suffix], data_files=str(path), split="train", keep_in_memory=True, **options
         )
     except (DatasetGenerationError, ValueError, OSError) as error:
         cause = error.__cause__ or error
-        raise UserError(f"{path} is not valid {suffix[1:]}: {_line(cause)}") from error
+        raise UserError(f"{path} is not valid {suffix[1:]}: {one_line(cause)}") from error
 
 
-def _line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def one_line(error: BaseException) -> str:
+    """Return the first two lines of an error as one; the second may list what there is."""
+    return " ".join(str(error).strip().splitlines()[:2]) or type(error).__name__
 
 
 def split_files(folder: Path) -> dict[str, Path]:
@@ -123,27 +126,28 @@ def hub_splits(name: str, offline_hint: str) -> Mapping[str, Dataset]:
     Raises:
         UserError: if it cannot be reached or does not exist.
     """
+    must_not_be_a_path(name)
     import datasets  # noqa: PLC0415
     import huggingface_hub.errors as hub  # noqa: PLC0415
     from datasets.exceptions import DatasetNotFoundError  # noqa: PLC0415
 
     identity, _, config = name.partition(":")
     datasets.disable_progress_bars()
-    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", "5")
-    try:
-        found = datasets.load_dataset(identity, config or None)
-    except (
-        DatasetNotFoundError,
-        hub.HfHubHTTPError,
-        hub.OfflineModeIsEnabled,
-        OSError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        raise UserError(
-            f"the data set {name!r} could not be had from the Hugging Face hub "
-            f"({_line(error)}); {offline_hint}"
-        ) from error
+    with asked_once() as silence:
+        try:
+            found = datasets.load_dataset(identity, config or None)
+        except (
+            DatasetNotFoundError,
+            hub.HfHubHTTPError,
+            hub.OfflineModeIsEnabled,
+            OSError,
+            RuntimeError,
+            ValueError,
+        ) as error:
+            raise UserError(
+                f"the data set {name!r} could not be had from the Hugging Face hub "
+                f"({silence or one_line(error)}); {offline_hint}"
+            ) from error
     splits = {
         split: found[each]
         for split, names in SPLIT_NAMES.items()
@@ -155,8 +159,29 @@ def hub_splits(name: str, offline_hint: str) -> Mapping[str, Dataset]:
     return splits
 
 
+def must_not_be_a_path(name: str) -> None:
+    """Refuse what cannot be a hub id: it is a path, and nothing is there.
+
+    Raises:
+        UserError: if it is absolute, begins with a dot or has several slashes.
+    """
+    if Path(name).is_absolute() or name.startswith(".") or "\\" in name or name.count("/") > 1:
+        raise UserError(f"there is no file or folder {name}")
+
+
+def text_column_of(table: Dataset, wanted: str, usual: Sequence[str], source: str) -> str:
+    """Return the name of a column as `column_of` does, or else of the only one that holds text.
+
+    Raises:
+        UserError: if there is none, with the columns that there are.
+    """
+    kinds = table.features.items()
+    strings = [name for name, kind in kinds if getattr(kind, "dtype", "").endswith("string")]
+    return column_of(table, wanted, (*usual, *strings) if len(strings) == 1 else usual, source)
+
+
 def column_of(table: Dataset, wanted: str, usual: Sequence[str], source: str) -> str:
-    """Return the name of a column: the wanted one, a usual one, or the only one.
+    """Return the name of a column: the wanted one, or a usual one.
 
     Raises:
         UserError: if there is none, with the columns that there are.
@@ -172,8 +197,6 @@ def column_of(table: Dataset, wanted: str, usual: Sequence[str], source: str) ->
     for name in usual:
         if name in columns:
             return name
-    if len(columns) == 1:
-        return str(columns[0])
     raise UserError(
         f"{source} has no column {' or '.join(map(repr, usual))} (it has {', '.join(columns)}); "
         f"name one, as in {source}:{columns[0]}"

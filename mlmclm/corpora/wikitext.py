@@ -5,10 +5,16 @@ A line `` = Title = `` between two blank lines starts an article; deeper heading
 
 from __future__ import annotations
 
+import io
 import re
 from itertools import pairwise
 
 TITLE = re.compile(r"^ ?= [^=\n].* = ?$")
+
+
+def lines_of(text: str) -> list[str]:
+    """Cut after each line feed. Others that Unicode calls line ends (U+2028) stay inside."""
+    return list(io.StringIO(text))
 
 
 def articles(text: str) -> tuple[str, ...]:
@@ -17,7 +23,7 @@ def articles(text: str) -> tuple[str, ...]:
     Returns:
         Articles that, joined, are ``text``; the whole text as one where there is no title.
     """
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     blank = [not line.strip() for line in lines] + [True]
     starts = [
         number

@@ -278,7 +278,7 @@ def pretrain(job: Pretraining, folder: Path, *, resume: bool = False, label: str
         raise KeyboardInterrupt
     pretrainer.model.eval()
     last = job.validation[: job.options.final_blocks]
-    total = validation_loss(job, pretrainer.model, last)
+    total = validation_loss(job, pretrainer.model, last, setting.precision)
     return Outcome(pretrainer.model, watch.budget(setting.steps), total, setting)
 
 

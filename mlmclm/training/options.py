@@ -45,7 +45,7 @@ class TrainingOptions(Strict):
     """Attention implementation; ``auto`` times a training step with each."""
     evaluations: Count = 10
     """Points of the learning curve on the validation split."""
-    validation_blocks: Count = 256
+    validation_blocks: Count = 128
     """Validation blocks per point of the curve."""
     final_blocks: Count | None = None
     """Validation blocks for the last number; the whole split where it is not given."""

@@ -35,7 +35,8 @@ class RunRecord(Strict):
     remainder: int
     """Tokens at the end of the training split that fill no block and were not read."""
     validation_loss: float
-    """Nats per target over the validation split, or its first `final_blocks`; float32."""
+    """Nats per target over the validation split, or its first `final_blocks`, in the precision of
+    training."""
     validation_targets: int
     loss_name: str
     budget: Budget

@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 
 from mlmclm.corpora import articles, bundled, load_corpus, words_in
+from mlmclm.corpora.wikitext import lines_of
 from mlmclm.errors import UserError
 
 
@@ -32,6 +33,22 @@ def test_only_a_title_between_blank_lines_starts_an_article():
 
 def test_text_without_titles_is_one_document():
     assert articles("one\ntwo\n") == ("one\ntwo\n",)
+
+
+def test_a_line_ends_at_a_line_feed_only():
+    text = "a\u2028\x85\x0c\x1cb\r\n\nc"
+    assert lines_of(text) == ["a\u2028\x85\x0c\x1cb\r\n", "\n", "c"]
+
+
+def test_wikitext_a_line_a_row_as_on_the_hub_is_put_together(tmp_path):
+    text = bundled.read("wikitext-2/valid.txt")
+    rows = [line + "\n" if line.strip() else "" for line in text.removesuffix("\n").split("\n")]
+    for split in ("train", "valid", "test"):
+        Dataset.from_dict({"text": rows}).to_parquet(tmp_path / f"{split}.parquet")
+    found = load_corpus(str(tmp_path)).documents("test")
+    assert len(found) == 60
+    assert sum(map(words_in, found)) == 217_646
+    assert "".join(found) == "".join(row or "\n" for row in rows)
 
 
 def test_damaged_data_is_refused(monkeypatch):
@@ -72,6 +89,31 @@ def test_a_folder_with_three_files_is_taken_as_it_is(tmp_path):
     assert corpus.splits == {
         "train": ("train text\n",), "validation": ("dev text\n",), "test": ("test text\n",),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [("train",), ("train", "test"), ("train", "valid")])
+def test_splits_that_a_folder_lacks_are_cut_from_training(tmp_path, given):
+    for name in given:
+        (tmp_path / f"{name}.txt").write_text("".join(LINES), encoding="utf-8")
+    splits = load_corpus(str(tmp_path)).splits
+    cut = {"validation": "valid", "test": "test"}
+    for split, name in cut.items():
+        assert ("".join(splits[split]) == "".join(LINES)) == (name in given)
+    parts = ["train", *(split for split, name in cut.items() if name not in given)]
+    assert sorted(line for part in parts for line in splits[part]) == sorted(LINES)
+
+
+def test_words_that_look_like_missing_values_are_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text\n" + "NA\nnull\nnan\nNone\n" * 10, encoding="utf-8")
+    assert load_corpus(str(path)).documents("train")[:4] == ("NA", "null", "nan", "None")
+
+
+def test_the_only_column_of_text_needs_no_name(tmp_path):
+    path = tmp_path / "T.JSONL"
+    rows = [{"id": number, "body": line} for number, line in enumerate(LINES)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    assert load_corpus(str(path)).documents("train")[0] == LINES[0]
 
 
 def test_another_column_can_be_named(tmp_path):
@@ -118,6 +160,9 @@ def test_other_wrong_names_are_answered_in_one_line(tmp_path):
         load_corpus("wikitext2")
     with pytest.raises(UserError, match=r"there is no file nowhere.txt"):
         load_corpus("nowhere.txt")
+    for path in ("./no/folder", str(tmp_path / "none"), "one/two/three"):
+        with pytest.raises(UserError, match=r"there is no file or folder"):
+            load_corpus(path)
     with pytest.raises(UserError, match=r"holds no train.txt"):
         load_corpus(str(tmp_path))
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import huggingface_hub.constants
 import pytest
+from datasets import ClassLabel, Dataset, Features, Value
 
 from mlmclm.corpora.labelled import TASKS, load_task
 from mlmclm.errors import UserError
@@ -62,6 +63,25 @@ def test_hidden_test_labels_make_validation_the_test(tmp_path):
     assert len(task.splits["validation"]) == 4
 
 
+@pytest.mark.parametrize("labels", [(-1, 1), (-1, 0, 1)])
+def test_minus_one_is_a_label_where_others_stand_beside_it(tmp_path, labels):
+    rows = [(f"text {number}", labels[number % len(labels)]) for number in range(40)]
+    task = load_task(write(tmp_path, train=rows, validation=rows[:6], test=rows[:3]))
+    assert task.labels == tuple(map(str, labels))
+    assert len(task.splits["train"]) == 40
+
+
+def test_named_labels_are_used_and_their_minus_one_is_hidden(tmp_path):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["bad", "good"])})
+    for split, labels in (("train", [0, 1] * 20), ("valid", [0, 1]), ("test", [1, -1])):
+        texts = [f"text {number}" for number in range(len(labels))]
+        table = Dataset.from_dict({"text": texts, "label": labels}, features=features)
+        table.to_parquet(tmp_path / f"{split}.parquet")
+    task = load_task(f"toy={tmp_path}")
+    assert task.labels == ("bad", "good")
+    assert task.splits["test"].texts == ("text 0",)
+
+
 def test_columns_can_be_named(tmp_path):
     path = tmp_path / "all.csv"
     path.write_text("q,kind\n" + "".join(f"{t},{k}\n" for t, k in ROWS), encoding="utf-8")
@@ -92,6 +112,10 @@ def test_unknown_names_and_nameless_paths(tmp_path):
         load_task(str(tmp_path))
     with pytest.raises(UserError, match="there is no file or folder"):
         load_task("toy=nowhere")
+    with pytest.raises(UserError, match="needs a name"):
+        load_task(f"={tmp_path}")
+    with pytest.raises(UserError, match="there is no file or folder"):
+        load_task(str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize("name", ["sst2", "trec", "cola"])

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mlmclm import seeds
 from mlmclm.corpora.labelled import LabelledSplit
+from mlmclm.errors import UserError
 from mlmclm.evaluation.base import Subject
 from mlmclm.models.token_model import TokenModel
 from mlmclm.registry import Registry
@@ -36,7 +37,7 @@ def first(hidden: Tensor, real: Tensor) -> Tensor:
 @POOLINGS.register("last")
 def last(hidden: Tensor, real: Tensor) -> Tensor:
     """Return the state of the last token that is no padding (GPT)."""
-    return hidden[torch.arange(len(hidden)), real.sum(1) - 1]
+    return hidden[torch.arange(len(hidden), device=hidden.device), real.sum(1) - 1]
 
 
 @POOLINGS.register("mean")
@@ -88,9 +89,18 @@ def pooled(model: TokenModel, encoded: Encoded, pooling: Pooling, size: int = 64
 
 
 def part_of(split: LabelledSplit, limit: int | None, task: str) -> LabelledSplit:
-    """Return at most ``limit`` rows, drawn once and for all: the same for every run and arm."""
+    """Return at most ``limit`` rows, drawn once and for all: the same for every run and arm.
+
+    Raises:
+        UserError: if they all have the same label, so that there is nothing to tell apart.
+    """
     rng = seeds.generator(0, "classification", task)
     order = torch.randperm(len(split), generator=rng).tolist()[:limit]
+    if len({split.labels[place] for place in order}) < 2:
+        raise UserError(
+            f"task {task}: the {len(order)} training sentences that training_limit leaves have one "
+            f"label only; there are {len(split)}, so take more"
+        )
     return LabelledSplit(
         tuple(split.texts[place] for place in order), tuple(split.labels[place] for place in order)
     )

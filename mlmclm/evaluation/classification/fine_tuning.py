@@ -73,6 +73,17 @@ def _groups(module: nn.Module) -> list[dict[str, Any]]:
     ]
 
 
+def share_of_peak(step: int, steps: int) -> float:
+    """Return the learning rate of a step as a share of its peak: linear up, then linear down.
+
+    Args:
+        step: counted from 0; already the first one learns.
+        steps: of the whole fit.
+    """
+    warmup = max(1, round(WARMUP * steps))
+    return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
+
+
 @EVALUATORS.register("fine_tuning")
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Route):
@@ -143,10 +154,8 @@ class FineTuning(Route):
         labels = torch.tensor(material.splits["train"].labels, device=model.device)
         steps = list(self._steps(encoded, seed))
         optimizer = torch.optim.AdamW(_groups(classifier), rate, fused=True)
-        warmup = max(1, round(WARMUP * len(steps)))
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer,
-            lambda step: min((step + 1) / warmup, (len(steps) - step) / len(steps)),
+            optimizer, lambda step: share_of_peak(step, len(steps))
         )
         with seeds.global_seed(seed, "dropout"):
             for places in steps:

@@ -50,7 +50,7 @@ class Route(Evaluator):
     """Names of tasks, ``NAME=FOLDER`` or hub data sets."""
     pooling: str = "mean"
     """Which state stands for the text: first, last (no padding) or mean."""
-    training_limit: int | None = 2000
+    training_limit: int | None = 1000
     """Training sentences, the same for every run; all of them where it is left out of the call."""
     max_tokens: int | None = None
     """Longer texts are cut and counted; the training block where it is not given."""
