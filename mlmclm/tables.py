@@ -601,7 +601,10 @@ def _training_section(
     rows: Sequence[Row], curves: Sequence[CurvePoint], arms: Sequence[str]
 ) -> Section:
     columns = tuple(Column(arm) for arm in arms)
-    runs = {arm: list({row.run: row for row in rows if row.arm == arm}.values()) for arm in arms}
+    trained_last = sorted(rows, key=lambda row: group_of(row.metric) == "training")
+    runs = {
+        arm: list({row.run: row for row in trained_last if row.arm == arm}.values()) for arm in arms
+    }
     lines = [
         *(_words_line(name, [runs[arm] for arm in arms]) for name in ("objective", "trunk")),
         *(_budget_line(name, [runs[arm] for arm in arms]) for name in _BUDGET),

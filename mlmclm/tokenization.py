@@ -21,8 +21,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from mlmclm.contracts import Vocabulary
 from mlmclm.corpora import tables
 from mlmclm.corpora.cache import made_once
-from mlmclm.corpora.hub import asked_once
 from mlmclm.errors import UserError
+from mlmclm.hub import asked_once
 from mlmclm.provenance import content_hash
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
     ["errors", "contracts"],
-    ["registry", "seeds", "timing", "provenance", "toml", "checks"],
+    ["registry", "seeds", "timing", "provenance", "toml", "checks", "hub"],
     ["attention"],
     ["tokenization", "corpora", "models"],
     ["objectives"],

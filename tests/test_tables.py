@@ -266,3 +266,15 @@ def test_each_arm_says_how_it_wrote():
     (section,) = [each for each in comparison(rows).sections if each.title == "Generation"]
     (note,) = [each for each in section.notes if each.startswith("Written by")]
     assert "clm: left to right, KV cache; mlm: Mask-Predict, T = 10" in note
+
+
+def test_the_training_block_shows_the_precision_of_training_not_of_evaluation():
+    trained = row(metric="validation loss", unit="nats/target", provenance=provenance("bfloat16"))
+    measured = row(provenance=provenance("float32"))
+    section = comparison([trained, measured]).sections[0]
+    (line,) = [each for each in section.tables[0].lines if each.labels == ("dtype",)]
+    assert line.cells[0].text == "bfloat16"
+
+
+def provenance(dtype):
+    return row().provenance.model_copy(update={"dtype": dtype})

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlmclm.corpora.hub import asked_once
 from mlmclm.errors import UserError, nearest
+from mlmclm.hub import asked_once
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -34,6 +34,7 @@ from transformers.utils.logging import disable_progress_bar
 from mlmclm.attention import Visibility
 from mlmclm.contracts import Vocabulary
 from mlmclm.errors import UserError, unknown
+from mlmclm.hub import asked_once
 from mlmclm.models.token_model import TokenModel
 from mlmclm.seeds import global_seed
 
@@ -165,14 +166,15 @@ def _local(path: Path, vocabulary: Vocabulary) -> PreTrainedConfig:
 
 
 def _from_hub(name: str, vocabulary: Vocabulary) -> PreTrainedConfig:
-    try:
-        config = AutoConfig.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"no config for the model {name!r} could be had from the Hugging Face hub "
-            f"({str(error).splitlines()[0]}); offline there are: {', '.join(PRESETS)}, "
-            "or the path of a config.json"
-        ) from error
+    with asked_once() as silence:
+        try:
+            config = AutoConfig.from_pretrained(name)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"no config for the model {name!r} could be had from the Hugging Face hub "
+                f"({silence or str(error).splitlines()[0]}); offline there are: "
+                f"{', '.join(PRESETS)}, or the path of a config.json"
+            ) from error
     config.vocab_size = vocabulary.size
     return cast(PreTrainedConfig, config)
 

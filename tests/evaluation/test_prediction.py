@@ -101,6 +101,15 @@ def test_next_tokens_are_those_of_the_network_behind_the_end_token(model, tokeni
     assert found == [(tokenizer.decode([best]), pytest.approx(float(logits.softmax(-1)[best])))]
 
 
+def test_a_model_without_opinions_gives_all_tokens_the_same_chance_at_each_mask(model, tokenizer):
+    blank, size = model(Visibility.FULL), tokenizer.vocabulary.size
+    torch.nn.init.zeros_(blank.network.get_output_embeddings().weight)
+    found = fill_masks(blank, tokenizer, "the [MASK] sees [MASK]", 10**6)
+    assert [len(candidates) for _, candidates in found] == [size, size]
+    for _, candidates in found:
+        assert [chance for _, chance in candidates] == pytest.approx([1 / size] * size)
+
+
 def test_outputs_behind_the_last_token_are_no_candidates(tokenizer):
     size = tokenizer.vocabulary.size
     logits = torch.zeros(size + 1)

@@ -102,3 +102,9 @@ def test_an_architecture_whose_head_is_unknown_is_refused(tmp_path):
     ).save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"encoder-decoder"):
         build(str(tmp_path), Visibility.FULL, VOCABULARY, 0)
+
+
+def test_a_hub_id_out_of_reach_is_one_line_with_what_works():
+    with pytest.raises(UserError, match=r"HF_HUB_OFFLINE is set.*offline there are: tiny") as error:
+        build("nobody/nothing", Visibility.CAUSAL, VOCABULARY, 0)
+    assert "\n" not in str(error.value)

@@ -91,7 +91,7 @@ class FineTuning(Route):
 
     learning_rates: tuple[float, ...] = (1e-3, 3e-3)
     """Peaks that are tried on validation, the same for every arm."""
-    epochs: int = 4
+    epochs: int = 3
     """Passes over the training sentences."""
     batch_size: int = 32
     """Sentences per step."""

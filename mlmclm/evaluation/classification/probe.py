@@ -10,6 +10,7 @@ from typing import Any
 
 from sklearn.preprocessing import StandardScaler
 
+from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Subject
 from mlmclm.evaluation.classification.baselines import Outcome, best_linear
 from mlmclm.evaluation.classification.features import POOLINGS, pooled
@@ -24,6 +25,11 @@ class LinearProbe(Route):
 
     penalties: tuple[float, ...] = (0.001, 0.01, 0.1)
     """Inverse penalties C that are tried on validation."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.penalties or min(self.penalties) <= 0:
+            raise UserError(f"penalties must be above 0, not {list(self.penalties)}")
 
     @property
     def method(self) -> str:

@@ -68,6 +68,15 @@ def test_greedy_text_is_that_of_hugging_face(causal, prompt):
     assert torch.equal(LeftToRightDecoder().generate(model, prompt, 20), theirs)
 
 
+@pytest.mark.parametrize("cache", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_is_the_same_alone_and_beside_another(family, cache, causal, prompt):
+    model, decoder = causal(family), LeftToRightDecoder(cache=cache)
+    alone = [decoder.generate(model, each[None], 20) for each in prompt]
+    assert torch.equal(decoder.generate(model, prompt, 20), torch.cat(alone))
+    assert not torch.equal(alone[0][:, 7:], alone[1][:, 7:])
+
+
 def test_special_tokens_and_outputs_that_are_no_token_are_never_written(causal, prompt):
     model = causal(vocabulary=Vocabulary(size=8, pad=0, end=1, mask=2, unknown=3))
     text = LeftToRightDecoder(temperature=5.0).generate(model, prompt, 50)[:, 7:]

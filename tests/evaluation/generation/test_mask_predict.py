@@ -69,6 +69,14 @@ def test_no_mask_is_left_and_the_prompt_is_as_it_was(iterations, masked, prompt)
     assert not torch.isin(text[:, 7:], torch.tensor([0, 1, 2])).any()
 
 
+@pytest.mark.parametrize("iterations", [1, 3, None])
+def test_a_text_is_the_same_alone_and_beside_another(iterations, masked, prompt):
+    model, decoder = masked(), MaskPredictDecoder(iterations=iterations)
+    alone = [decoder.generate(model, each[None], 12) for each in prompt]
+    assert torch.equal(decoder.generate(model, prompt, 12), torch.cat(alone))
+    assert not torch.equal(alone[0][:, 7:], alone[1][:, 7:])
+
+
 def test_all_tokens_arrive_together(masked, prompt):
     arrived = []
     MaskPredictDecoder().generate(masked(), prompt, 12, arrived=arrived.append)

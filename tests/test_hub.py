@@ -9,9 +9,9 @@ import pytest
 from huggingface_hub import constants
 
 from mlmclm.corpora import Corpus, load_corpus
-from mlmclm.corpora.hub import asked_once, silence
 from mlmclm.corpora.labelled import load_task
 from mlmclm.errors import UserError
+from mlmclm.hub import asked_once, silence
 from mlmclm.tokenization import load_tokenizer
 
 
