@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from textwrap import fill
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mlmclm.contracts import Row
 from mlmclm.results import CurvePoint
@@ -131,6 +132,7 @@ def _draw_curves(
     panel.set_title(kind[0], fontsize=10)
     panel.set_xlabel("training tokens")
     panel.set_ylabel(f"validation loss, {kind[1]}")
+    panel.xaxis.set_major_locator(MaxNLocator(5))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: scaled(value)))
     panel.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.93))
 
@@ -201,7 +203,7 @@ def accuracy(rows: Sequence[Row], arms: Sequence[str]) -> Plot | None:
     for panel, method in zip(panels, methods, strict=True):
         found = _accuracies([row for row in mine if row.method == method])
         _draw_accuracies(panel, found, tasks, columns, arms)
-        panel.set_title(method, fontsize=10)
+        panel.set_title(fill(method, 48), fontsize=10)
         lines += [_accuracy_line(method, task, columns, found) for task in tasks]
     panels[0].set_ylabel("test accuracy, %")
     _legend_below(figure, panels)
@@ -318,7 +320,8 @@ def _speed_series(rows: Sequence[Row], arms: Sequence[str]) -> list[_Series]:
     found: dict[tuple[str, str], dict[float, list[float]]] = {}
     for row in rows:
         length = _length(row) or 0
-        decoder = re.sub(rf"[,;]?\s*\b{length}\b( new)?( tokens?)?", "", row.method).strip(" ,;")
+        rest = re.sub(rf",?\s*\b(new {length}|{length} new tokens)\b", "", row.method).strip(" ,;")
+        decoder = "; ".join(filter(None, (row.details.get("decoder"), rest)))
         lengths = found.setdefault((row.arm, decoder), {})
         lengths.setdefault(length, []).append(row.value)
     return [

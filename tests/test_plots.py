@@ -97,3 +97,15 @@ def test_nothing_to_draw_gives_no_plot():
 def test_no_two_of_many_arms_look_the_same():
     arms = [str(index) for index in range(49)]
     assert len({plots._look(arm, arms) for arm in arms}) == 49
+
+
+def test_one_arm_is_one_line_even_where_prompt_and_length_are_the_same_number():
+    rows = [
+        row(
+            metric="generation time", unit="s", method=f"prompt 32, new {length}, greedy",
+            details={"new_tokens": length, "decoder": "KV cache"}, value=length / 100,
+        )
+        for length in (16, 32, 64)
+    ]  # fmt: skip
+    (line,) = plots.generation_time(rows, ["clm"]).table.columns
+    assert line.label == "clm: KV cache; prompt 32, greedy (s)"

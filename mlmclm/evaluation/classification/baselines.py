@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from mlmclm.corpora.labelled import load_task
 from mlmclm.evaluation.classification.features import part_of
@@ -47,6 +48,9 @@ def best_linear(
 ) -> Outcome:
     """Fit a logistic regression for each inverse penalty C, choose on validation, test once.
 
+    On one thread: with 2, small fits took 15 times as long on a machine that had other work, since
+    threads of BLAS wait for each other in a loop.
+
     Args:
         features: (texts, features), dense or sparse, of ``train``, ``validation`` and ``test``.
         labels: of the same splits.
@@ -55,7 +59,7 @@ def best_linear(
     fitted = []
     for penalty in grid:
         classifier = LogisticRegression(C=penalty, max_iter=200, tol=1e-3)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threadpool_limits(1, user_api="blas"):
             warnings.simplefilter("ignore", ConvergenceWarning)  # chosen by validation in any case
             classifier.fit(features["train"], labels["train"])
         found = accuracy(classifier.predict(features["validation"]), labels["validation"])

@@ -63,9 +63,13 @@ class Route(Evaluator):
                 raise UserError(f"{name} must be at least 2, not {value}")
 
     def check(self) -> None:
-        """Read all tasks once."""
-        for task in self.tasks:
-            load_task(task)
+        """Read all tasks once, and see that no two would stand under one name in a table."""
+        specs: dict[str, str] = {}
+        for spec in self.tasks:
+            name = load_task(spec).name
+            if name in specs:
+                raise UserError(f"two tasks are called {name!r}: {specs[name]} and {spec}")
+            specs[name] = spec
 
     def refusal(self, subject: Subject) -> str | None:
         """Every trunk has hidden states, so every run can be measured."""
@@ -100,7 +104,7 @@ class Route(Evaluator):
         material = self._material(subject, spec)
         common = Measurement(
             metric="accuracy",
-            method=f"{self.method}, {len(material.splits['train']):,} training sentences",
+            method=self._method_for(len(material.splits["train"])),
             unit="share",
             better="higher",
             value=0.0,
@@ -112,6 +116,10 @@ class Route(Evaluator):
             self._of(subject.untrained(), material, subject, common, "untrained", "from scratch"),
             *self._floors(common, spec),
         ]
+
+    def _method_for(self, sentences: int) -> str:
+        cut = f", texts cut at {self.max_tokens} tokens" if self.max_tokens else ""
+        return f"{self.method}, {sentences:,} training sentences{cut}"
 
     def _of(
         self,
@@ -127,6 +135,7 @@ class Route(Evaluator):
             "validation_accuracy": outcome.validation,
             "constant_output": outcome.constant,
             "truncated_texts": material.truncated,
+            "training_sentences": len(material.splits["train"]),
         }
         return replace(
             common, value=outcome.accuracy, role=role, baseline=baseline, details=details
@@ -140,7 +149,11 @@ class Route(Evaluator):
                 value=words.accuracy,
                 role="baseline",
                 baseline="TF-IDF",
-                details={"C": words.chosen, "validation_accuracy": words.validation},
+                details={
+                    "C": words.chosen,
+                    "validation_accuracy": words.validation,
+                    "constant_output": words.constant,
+                },
             ),
             replace(
                 common,
