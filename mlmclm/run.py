@@ -29,6 +29,7 @@ from mlmclm.models.token_model import TokenModel
 from mlmclm.provenance import collect, content_hash
 from mlmclm.tokenization import TextTokenizer, load_tokenizer
 from mlmclm.training.engine import CHECKPOINTS, Outcome, Pretraining, pretrain
+from mlmclm.training.options import steps_for
 from mlmclm.training.record import (
     RECORD,
     RunRecord,
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 CONFIG = "experiment.toml"
 EVALUATION = "evaluation"
+SHORTEST_STEP = 1e-6
+"""Seconds; stands for the step that is not timed yet when a budget is looked at."""
 PRETRAINING_METRIC = "validation loss"
 
 
@@ -106,7 +109,9 @@ def check(arm: ArmConfig) -> None:
     Raises:
         UserError: if the text, the model or a task is not there, or they do not fit together.
     """
-    job_of(arm, seed=0).build("eager")
+    job = job_of(arm, seed=0)
+    job.build("eager")
+    steps_for(arm.budget, job.step_cost(seconds=SHORTEST_STEP))
     for evaluator in arm.evaluators:
         evaluator.check()
 
@@ -239,6 +244,8 @@ def pretrain_run(arm: ArmConfig, seed: int, folder: Path) -> RunRecord:
         UserError: if the folder belongs to another run, is in use, or the disk is too full.
         KeyboardInterrupt: on Ctrl-C, after a checkpoint.
     """
+    if not (folder / CONFIG).is_file():
+        check(arm)
     claim(arm, seed, folder)
     with locked(folder):
         if (folder / RECORD).is_file():

@@ -360,3 +360,11 @@ def test_a_damaged_run_is_named(runs, tmp_path):
     assert "weights" in refused("predict", tmp_path, "x")
     (tmp_path / "run.json").write_text("{", encoding="utf-8")
     assert "run.json is damaged" in refused("predict", tmp_path, "x")
+
+
+def test_a_run_that_cannot_start_leaves_no_folder(place, tmp_path):
+    folder = tmp_path / "run"
+    for wrong in ("corpus.block=600", "model=tinny", "budget.tokens=3"):
+        pretrain(place, folder, "--set", wrong, code=2)
+        assert not folder.exists()
+    pretrain(place, folder)

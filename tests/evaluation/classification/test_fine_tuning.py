@@ -17,7 +17,9 @@ QUICK = {"epochs": 1, "learning_rates": (1e-3,)}
 
 @pytest.mark.parametrize("visibility", list(Visibility))
 def test_a_task_that_a_word_decides_is_learnt(visibility, toy, lab):
-    evaluator = FineTuning(tasks=(toy(train_size=400),), learning_rates=(1e-3,), batch_size=16)
+    evaluator = FineTuning(
+        tasks=(toy(train_size=400),), epochs=4, learning_rates=(1e-3,), batch_size=16
+    )
     assert evaluator.measure(lab(visibility))[0].value > 0.9
 
 

@@ -28,7 +28,7 @@ def test_a_task_that_a_word_decides_is_learnt(visibility, toy, lab):
 def test_a_task_with_shuffled_labels_is_not_learnt(toy, lab):
     sizes = {"train": 96, "validation": 60, "test": 200}
     spec = toy(**{name: shuffled(name, size) for name, size in sizes.items()})
-    row = LinearProbe(tasks=(spec,)).measure(lab())[0]
+    row = LinearProbe(tasks=(spec,), penalties=(100.0,)).measure(lab())[0]  # fits what it sees
     assert row.value == pytest.approx(0.5, abs=0.14)  # 4 standard errors
 
 
