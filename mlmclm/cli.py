@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -77,6 +78,7 @@ class Format(StrEnum):
 class Kind(StrEnum):
     """What can be listed."""
 
+    everything = "everything"
     objectives = "objectives"
     models = "models"
     corpora = "corpora"
@@ -253,22 +255,21 @@ def evaluate(
     format_: Shape = Format.table,
 ) -> None:
     """Measure runs; numbers that a run already has are not measured again."""
-    from mlmclm.comparison import curve_of
+    from mlmclm.comparison import measure
     from mlmclm.evaluation import EVALUATORS
     from mlmclm.experiment import default_experiment
-    from mlmclm.run import evaluate_run, refusals
+    from mlmclm.run import refusals
 
     experiment = default_experiment(
         overrides=_overrides([*_metric_sets(metric), *(set_ or [])], "", "", task)
     )
     evaluators = experiment.arms()[0].evaluators
     named = [each for each in evaluators if EVALUATORS.name_of(each) in (metric or ())]
-    rows: list[Row] = []
     for run in runs:
         for name, reason in (refusals(run, named) if named else {}).items():
             raise UserError(f"--metric {name} does not exist for {run}: {reason}")
-        rows += evaluate_run(run, evaluators)
-    _print_table(rows, [point for run in runs for point in curve_of(run)], format_, None)
+    rows, curves = measure(runs, dict.fromkeys(runs, evaluators), "")
+    _print_table(rows, curves, format_, None)
 
 
 def _metric_sets(metrics: Sequence[str] | None) -> list[str]:
@@ -277,8 +278,21 @@ def _metric_sets(metrics: Sequence[str] | None) -> list[str]:
     return [f"evaluation.metrics={json.dumps(metrics)}"] if metrics else []
 
 
+def _refuse(context: typer.Context, names: Sequence[str], given: str) -> None:
+    """Refuse options that something else has settled, instead of passing over them.
+
+    Raises:
+        UserError: if one of them is on the command line.
+    """
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UserError(f"--{name} has no effect beside {given}, which settles it")
+
+
 @app.command()
 def compare(
+    context: typer.Context,
     what: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -310,9 +324,16 @@ def compare(
     from mlmclm.experiment import Experiment, default_experiment
 
     sets = _overrides([*_metric_sets(metric), *(set_ or [])], corpus, "", task)
-    command = " ".join(["mlmclm", *sys.argv[1:]])
+    command = shlex.join(["mlmclm", *sys.argv[1:]])
     folders = [path for path in what or [] if path.is_dir()]
+    if folders and len(folders) < len(what or []):
+        raise UserError(f"there is no run folder {next(p for p in what or [] if not p.is_dir())}")
+    if what:
+        fixed = ["objective", "model", "pair", "seeds", "smoke", *(["corpus"] if folders else [])]
+        _refuse(context, fixed, "folders of finished runs" if folders else "an experiment file")
     if folders:
+        if set_ and any(not each.strip().startswith("evaluation.") for each in set_):
+            raise UserError("finished runs are only measured: --set takes evaluation.… here")
         evaluators = default_experiment(overrides=sets).arms()[0].evaluators
         target = output or Path("results") / "-".join(["compare", *(path.name for path in folders)])
         rows, curves = comparison.compare_runs(folders, evaluators, target, command)
@@ -393,12 +414,16 @@ def generate(
 
 
 @app.command(name="list")
-def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
+def list_(kind: Annotated[Kind, typer.Argument(help="What to list.")] = Kind.everything) -> None:
     """List what an experiment file or an option can name."""
     from mlmclm.catalogue import entries
 
-    for name, summary in entries(kind.value):
-        typer.echo(f"{name:20} {summary}")
+    kinds = [each for each in Kind if each is not Kind.everything]
+    for each in kinds if kind is Kind.everything else [kind]:
+        if kind is Kind.everything:
+            typer.echo(each.value)
+        for name, summary in entries(each.value):
+            typer.echo(f"{'  ' if kind is Kind.everything else ''}{name:20} {summary}")
 
 
 @app.command()

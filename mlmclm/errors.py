@@ -13,6 +13,10 @@ class UserError(Exception):
     """Input that the user can correct. The message says what was found, where, and what fits."""
 
 
+class DivergedError(UserError):
+    """Training whose loss is no longer a number."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"``, or nothing where no known name is close."""
     close = get_close_matches(name, list(known), n=1)

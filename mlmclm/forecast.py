@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mlmclm.experiment import ArmConfig, Experiment
-from mlmclm.run import job_of
+from mlmclm.run import check, job_of
 from mlmclm.training.engine import Pretraining, Setting, choose_setting, one_step
 from mlmclm.training.probe import seconds_of
 
@@ -39,13 +39,13 @@ def _lines(arm: ArmConfig, runs: int) -> Iterator[str]:
     job = job_of(arm, seed=0)
     setting = choose_setting(job)
     model = job.build(setting.kernel)
-    micro = seconds_of(
+    step = seconds_of(
         one_step(job, setting.kernel, getattr(torch, setting.precision)), job.device, repeats=5
     )
     cost = job.step_cost()
     parameters = model.parameters_total
     memory = STATE_BYTES * parameters + kept_for_backward(job, setting)
-    seconds = setting.steps * micro * arm.training.accumulation
+    seconds = setting.steps * step
     yield f"{arm.name}: {arm.model}, {type(model.network).__name__}, {parameters:,} parameters"
     yield (
         f"  {setting.steps:,} steps: {setting.steps * cost.tokens:,.0f} tokens, "
@@ -53,7 +53,7 @@ def _lines(arm: ArmConfig, runs: int) -> Iterator[str]:
         f"{setting.steps * cost.flops:.3g} FLOPs"
     )
     yield (
-        f"  about {seconds:,.0f} s a run ({cost.tokens / micro / arm.training.accumulation:,.0f} "
+        f"  about {seconds:,.0f} s a run ({cost.tokens / step:,.0f} "
         f"tokens/s, {setting.precision}, {setting.kernel}), {runs * seconds:,.0f} s for "
         f"{runs} seeds; about {memory / 2**20:,.0f} MiB beside the program itself"
     )
@@ -65,5 +65,7 @@ def forecast(experiment: Experiment) -> Iterator[str]:
     arms = experiment.arms()
     seeds = ", ".join(map(str, experiment.seeds))
     yield f"{experiment.name}: {len(arms)} arms, seeds {seeds}"
+    for arm in arms:
+        check(arm)
     for arm in arms:
         yield from _lines(arm, len(experiment.seeds))

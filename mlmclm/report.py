@@ -10,7 +10,6 @@ import csv
 import io
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from rich.text import Text
 
 from mlmclm.contracts import Row
 from mlmclm.errors import UserError
+from mlmclm.files import write_whole
 from mlmclm.plots import Plot, all_plots
 from mlmclm.results import CurvePoint
 from mlmclm.statistics import number
@@ -320,15 +320,8 @@ def write_report(
 
 
 def _write(path: Path, content: bytes) -> Path:
-    """Replace a file in one step, so that a killed process leaves the old one or the new one."""
-    draft = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, content)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
     return path
@@ -383,13 +376,19 @@ def answer(found: Comparison, rows: Sequence[Row]) -> list[str]:
     sentences += [_verdict(found, section) for section in found.sections[1:]]
     sentences += _speed(rows)
     flagged = dict.fromkeys(
-        note
+        f"{note}{_route(table)}."
         for section in found.sections
         for table in section.tables
         for note in table.notes
         if note.startswith(WARNING)
     )
-    return [" ".join(filter(None, sentences)), *(f"{note}." for note in flagged)]
+    return [" ".join(filter(None, sentences)), *flagged]
+
+
+def _route(table: Table) -> str:
+    """Return which of the tables that share their lines' names a note is from."""
+    metric, _, method, _ = table.lines[0].key
+    return f" by {method.partition(',')[0]}" if group_of(metric) == "classification" else ""
 
 
 def _verdict(found: Comparison, section: Section) -> str:

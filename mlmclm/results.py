@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from mlmclm.contracts import Number, Row, Strict
 from mlmclm.errors import UserError
+from mlmclm.files import write_whole
 
 INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
 UNBOUNDED = ("value", "loss", "details")
@@ -54,14 +54,7 @@ def save(path: Path, records: Iterable[Row | CurvePoint]) -> None:
     Raises:
         ValueError: if a number is NaN; nothing is written then.
     """
-    lines = b"".join(_line(record) for record in records)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.part")
-    with draft.open("wb") as file:
-        file.write(lines)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    write_whole(path, b"".join(_line(record) for record in records))
 
 
 def load(path: Path) -> list[Row]:
@@ -80,7 +73,7 @@ def load_curves(path: Path) -> list[CurvePoint]:
         UserError: if the file is missing, or a line is not a point.
     """
     points = _load(path, CurvePoint)
-    return list({(point.run, point.metric, point.step): point for point in points}.values())
+    return list({(*_run(point), point.metric, point.step): point for point in points}.values())
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
@@ -88,8 +81,13 @@ def latest(rows: Iterable[Row]) -> list[Row]:
     return list({_identity(row): row for row in rows}.values())
 
 
-def _identity(row: Row) -> tuple[str, ...]:
-    return (row.run, *row.column, row.role, row.baseline)
+def _run(record: Row | CurvePoint) -> tuple[str, str, int]:
+    """Return what tells runs apart: folders of one name may lie in different places."""
+    return (record.arm, record.run, record.seed)
+
+
+def _identity(row: Row) -> tuple[object, ...]:
+    return (*_run(row), *row.column, row.role, row.baseline)
 
 
 def _line(record: Row | CurvePoint) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -24,19 +25,14 @@ from mlmclm.corpora.packing import pack, token_stream
 from mlmclm.errors import UserError
 from mlmclm.evaluation import EVALUATORS, Evaluator, Subject
 from mlmclm.experiment import ArmConfig, Experiment
+from mlmclm.files import write_whole
 from mlmclm.models.presets import load_network
 from mlmclm.models.token_model import TokenModel
 from mlmclm.provenance import collect, content_hash
 from mlmclm.tokenization import TextTokenizer, load_tokenizer
 from mlmclm.training.engine import CHECKPOINTS, Outcome, Pretraining, pretrain
 from mlmclm.training.options import steps_for
-from mlmclm.training.record import (
-    RECORD,
-    RunRecord,
-    load_record,
-    save_record,
-    write_atomically,
-)
+from mlmclm.training.record import RECORD, RunRecord, load_record, save_record
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +41,8 @@ EVALUATION = "evaluation"
 SHORTEST_STEP = 1e-6
 """Seconds; stands for the step that is not timed yet when a budget is looked at."""
 PRETRAINING_METRIC = "validation loss"
+DISK_FULL = ("No space left", "file write failed", "not enough space", "unexpected pos")
+"""What torch and safetensors say when a write fails half way."""
 
 
 def device() -> torch.device:
@@ -109,11 +107,25 @@ def check(arm: ArmConfig) -> None:
     Raises:
         UserError: if the text, the model or a task is not there, or they do not fit together.
     """
-    job = job_of(arm, seed=0)
-    job.build("eager")
+    job, text = job_of(arm, seed=0), _text_of(arm)
+    model = job.build("eager").eval()
     steps_for(arm.budget, job.step_cost(seconds=SHORTEST_STEP))
-    for evaluator in arm.evaluators:
-        evaluator.check()
+    subject = Subject(
+        model=model,
+        untrained=lambda: model,
+        tokenizer=text.tokenizer,
+        corpus=text.corpus,
+        block=arm.corpus.block,
+        seed=0,
+        folder=Path(arm.name),
+    )
+    _check_all(arm.evaluators, subject)
+
+
+def _check_all(evaluators: Iterable[Evaluator], subject: Subject) -> None:
+    for evaluator in evaluators:
+        if evaluator.refusal(subject) is None:
+            evaluator.check(subject)
 
 
 # --- the folder of a run ------------------------------------------------------------------------
@@ -158,7 +170,7 @@ def claim(arm: ArmConfig, seed: int, folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not a run of mlmclm; choose another --output")
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(config, arm.to_toml(seeds=[seed]))
+    write_whole(config, arm.to_toml(seeds=[seed]))
 
 
 @contextmanager
@@ -188,6 +200,29 @@ def _refuse_full_disk(job: Pretraining, folder: Path) -> None:
             f"{folder} has {free / 2**20:,.0f} MiB free, but the checkpoints of this run need "
             f"{needed / 2**20:,.0f} MiB"
         )
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Say so where saving failed because the disk filled up under a run.
+
+    torch and safetensors report it as errors of their own, which only say so in words.
+
+    Raises:
+        UserError: in their place.
+    """
+    try:
+        yield
+    except (RuntimeError, SafetensorError, OSError) as error:
+        full = getattr(error, "errno", None) == errno.ENOSPC or any(
+            sign in str(error) for sign in DISK_FULL
+        )
+        if not full:
+            raise
+        raise UserError(
+            f"the disk of {folder} is full; what the last complete checkpoint holds is kept, and "
+            "the run goes on from there once there is room"
+        ) from error
 
 
 def _provenance(arm: ArmConfig, text: Text, dtype: str, kernel: str) -> Provenance:
@@ -252,12 +287,13 @@ def pretrain_run(arm: ArmConfig, seed: int, folder: Path) -> RunRecord:
             return load_record(folder)
         job = job_of(arm, seed)
         _refuse_full_disk(job, folder)
-        outcome = pretrain(job, folder, resume=True, label=f"{arm.name} seed {seed}")
-        record = _record(arm, seed, outcome)
-        outcome.model.network.save_pretrained(folder)
-        _text_of(arm).tokenizer.save(folder)
-        (folder / "README.md").write_text(_card(record), encoding="utf-8")
-        save_record(folder, record)
+        with _disk_errors(folder):
+            outcome = pretrain(job, folder, resume=True, label=f"{arm.name} seed {seed}")
+            record = _record(arm, seed, outcome)
+            outcome.model.network.save_pretrained(folder)
+            _text_of(arm).tokenizer.save(folder)
+            (folder / "README.md").write_text(_card(record), encoding="utf-8")
+            save_record(folder, record)
         shutil.rmtree(folder / CHECKPOINTS)
     return record
 
@@ -277,13 +313,9 @@ def load_model(folder: Path) -> tuple[TokenModel, TextTokenizer, RunRecord]:
         network, native = load_network(folder, record.provenance.kernel, arm.objective.visibility)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise UserError(f"the weights in {folder} cannot be read: {error}") from error
-    tokenizer = load_tokenizer(str(folder), _corpus_of(arm))
+    tokenizer = load_tokenizer(str(folder))
     model = TokenModel(network, arm.objective.visibility, native, tokenizer.vocabulary)
     return model.to(device()).eval(), tokenizer, record
-
-
-def _corpus_of(arm: ArmConfig) -> Corpus:
-    return _text_of(arm).corpus
 
 
 def load_subject(folder: Path) -> tuple[Subject, RunRecord]:
@@ -291,16 +323,19 @@ def load_subject(folder: Path) -> tuple[Subject, RunRecord]:
     model, _, record = load_model(folder)
     arm = load_arm(folder)
     text = _text_of(arm)
-    if text.tokenizer.hash != record.provenance.tokenizer_hash:
-        raise UserError(
-            f"{folder} was trained with the tokenizer {record.provenance.tokenizer_hash}, but its "
-            f"options now give {text.tokenizer.hash}: the text or the tokenizer has changed"
-        )
+    for what, then, now in (
+        ("text", record.provenance.data_hash, text.corpus.hash),
+        ("tokenizer", record.provenance.tokenizer_hash, text.tokenizer.hash),
+    ):
+        if then != now:
+            raise UserError(
+                f"{folder} was trained with the {what} {then}, but its options now give {now}: "
+                f"{arm.corpus.name} or its tokenizer has changed since"
+            )
     subject = Subject(
         model=model,
         untrained=lambda: job_of(arm, record.seed).build(record.provenance.kernel).eval(),
         tokenizer=text.tokenizer,
-        objective=arm.objective,
         corpus=text.corpus,
         block=record.block,
         seed=record.seed,
@@ -330,15 +365,19 @@ def row_of(
 def training_row(folder: Path, experiment: str) -> Row:
     """Return the row that stands for pretraining itself."""
     record = load_record(folder)
+    options = "".join(f", {name} {value}" for name, value in record.objective_options.items())
+    blocks = load_arm(folder).training.final_blocks
     measurement = Measurement(
         metric=PRETRAINING_METRIC,
-        method=f"{record.loss_name} in blocks of {record.block}",
+        method=(
+            f"{record.loss_name}{options}, blocks of {record.block}"
+            f"{f', first {blocks}' if blocks else ''}, {record.provenance.dtype}"
+        ),
         unit="nats/target",
         better="lower",
         value=record.validation_loss,
         count=record.validation_targets,
         data=f"{record.corpus}/validation",
-        details={"options": record.objective_options},
     )
     return row_of(measurement, record, record.provenance, folder.name, experiment)
 
@@ -362,27 +401,43 @@ def refusals(folder: Path, evaluators: Sequence[Evaluator]) -> dict[str, str]:
     return {name: reason for name, reason in found.items() if reason}
 
 
-def evaluate_run(folder: Path, evaluators: Sequence[Evaluator], experiment: str = "") -> list[Row]:
+def evaluate_run(
+    folder: Path,
+    evaluators: Sequence[Evaluator],
+    experiment: str = "",
+    failures: list[UserError] | None = None,
+) -> list[Row]:
     """Measure a run by every evaluator that fits it; what was measured before is read again.
 
     Args:
         folder: of a finished run.
         evaluators: what to measure; those that do not fit the run are left out.
         experiment: name that the rows carry; the run's own where empty.
+        failures: where what cannot be measured is noted, so that the rest is; raised if None.
+
+    Raises:
+        UserError: if the run cannot be opened or an option does not fit it.
     """
     record = load_record(folder)
+    parts = {evaluator: _part(folder, evaluator, record) for evaluator in evaluators}
+    missing = [evaluator for evaluator, part in parts.items() if not part.is_file()]
+    if missing:
+        subject, _ = load_subject(folder)
+        _check_all(missing, subject)
+    for evaluator in missing:
+        name = EVALUATORS.name_of(evaluator)
+        if reason := evaluator.refusal(subject):
+            logger.info("%s: no %s, since %s", folder.name, name, reason)
+            continue
+        logger.info("%s: %s", folder.name, name)
+        try:
+            _measure(subject, record, evaluator, parts[evaluator])
+        except UserError as error:
+            if failures is None:
+                raise
+            failures.append(error)
     rows = [training_row(folder, experiment or folder.name)]
-    subject = None
-    for evaluator in evaluators:
-        part = _part(folder, evaluator, record)
-        if not part.is_file():
-            subject = subject or load_subject(folder)[0]
-            name = EVALUATORS.name_of(evaluator)
-            if reason := evaluator.refusal(subject):
-                logger.info("%s: no %s, since %s", folder.name, name, reason)
-                continue
-            logger.info("%s: %s", folder.name, name)
-            _measure(subject, record, evaluator, part)
+    for part in filter(Path.is_file, parts.values()):
         rows += [replace_experiment(row, experiment or folder.name) for row in results.load(part)]
     return rows
 

@@ -44,7 +44,8 @@ class Difference:
 
     estimate: Estimate
     p: float | None
-    """Two-sided, of the paired t-test; None where no test exists (n < 2, or infinite values)."""
+    """Two-sided, of the paired t-test; None where no test exists (n < 2, infinite values, or the
+    same difference at every seed, whose error three or five equal draws do not tell)."""
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -73,9 +74,6 @@ def _mean(values: Sequence[float]) -> float:
 def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Difference | None:
     """Return the difference of two arms, paired by seed; None where they share no seed.
 
-    A difference that is the same at every seed has a zero-width interval and ``p`` 0, or 1 where
-    it is zero.
-
     Args:
         first: seed to value.
         second: seed to value.
@@ -89,10 +87,8 @@ def paired(first: Mapping[int, float], second: Mapping[int, float]) -> Differenc
 
 
 def _p_of(found: Estimate) -> float | None:
-    if found.sd is None:
+    if not found.sd:
         return None
-    if found.sd == 0:
-        return float(found.mean == 0)
     t = found.mean / (found.sd / math.sqrt(found.n))
     return float(2 * stats.t.sf(abs(t), found.n - 1))
 

@@ -43,6 +43,8 @@ GROUPS = {
     "time to first token": "generation",
     "time per token, median": "generation",
     "time per token, p90": "generation",
+    "time between tokens, median": "generation",
+    "time between tokens, p90": "generation",
     "throughput": "generation",
     "generation time": "generation",
     "forward passes": "generation",
@@ -226,12 +228,11 @@ def comparison(
         command: what reproduces the rows, if known.
 
     Raises:
-        UserError: if there are no rows, or token-level numbers come from different texts or
-            tokenizers.
+        UserError: if there are no rows.
     """
     if not rows:
         raise UserError("there are no rows to show; `mlmclm compare` or `evaluate` makes some")
-    check_same_tokens(rows)
+    rows = separated(rows)
     arms = tuple(dict.fromkeys(row.arm for row in rows))
     grid = _grid(rows)
     contrasts = _contrasts(grid, arms)
@@ -251,33 +252,38 @@ def group_of(metric: str) -> str:
     return GROUPS.get(metric, "other")
 
 
-def check_same_tokens(rows: Iterable[Row]) -> None:
-    """Refuse to put token-level numbers side by side that count different tokens.
+def separated(rows: Sequence[Row]) -> list[Row]:
+    """Give rows that count different tokens, or read different texts, methods that say so.
 
-    Raises:
-        UserError: if rows on the same data differ in data or tokenizer hash.
+    The method is what keeps numbers apart, so nothing can set them side by side after this.
+    Likelihood per word and per byte stands above the tokenizer, but not above the text.
     """
-    first: dict[str, Row] = {}
-    for row in rows:
-        if group_of(row.metric) != "likelihood" or row.unit in TEXT_LEVEL_UNITS:
-            continue
-        other = first.setdefault(row.data, row)
-        for name in ("data_hash", "tokenizer_hash"):
-            mine, theirs = getattr(row.provenance, name), getattr(other.provenance, name)
-            if mine != theirs:
-                raise UserError(
-                    f"{row.metric} ({row.unit}) of runs {other.run!r} and {row.run!r} cannot "
-                    f"stand in one table: their {name} differ ({theirs[:12]} and {mine[:12]}); "
-                    "compare runs of one corpus and one tokenizer, or only bits/byte and nats/word"
-                )
+    texts: dict[str, set[str]] = {}
+    tokenizers: dict[str, set[str]] = {}
+    for row in filter(_counts_tokens, rows):
+        texts.setdefault(row.data, set()).add(row.provenance.data_hash)
+        tokenizers.setdefault(row.data, set()).add(row.provenance.tokenizer_hash)
+
+    def renamed(row: Row) -> Row:
+        more = ""
+        if len(texts.get(row.data, ())) > 1:
+            more += f", text {row.provenance.data_hash[:6]}"
+        if len(tokenizers.get(row.data, ())) > 1 and row.unit not in TEXT_LEVEL_UNITS:
+            more += f", tokenizer {row.provenance.tokenizer_hash[:6]}"
+        return row.model_copy(update={"method": row.method + more}) if more else row
+
+    return [renamed(row) if _counts_tokens(row) else row for row in rows]
+
+
+def _counts_tokens(row: Row) -> bool:
+    return group_of(row.metric) in ("training", "likelihood")
 
 
 def _grid(rows: Iterable[Row]) -> Grid:
     grid: Grid = {}
     for row in rows:
         shared = row.role == "baseline"
-        name = row.baseline or ("from scratch" if row.role == "untrained" else "")
-        column = Column("" if shared else row.arm, row.role, name)
+        column = Column("" if shared else row.arm, row.role, row.baseline)
         grid.setdefault(row.column, {}).setdefault(column, []).append(row)
     order = list(GROUPS)
     return dict(sorted(grid.items(), key=lambda item: _line_order(item[0], item[1], order)))
@@ -318,6 +324,8 @@ def _same(first: float, second: float) -> bool:
 def _contrasts(grid: Grid, arms: Sequence[str]) -> tuple[Contrast, ...]:
     found = []
     for key, columns in grid.items():
+        if group_of(key[0]) == "training":  # shown with what was spent, not compared
+            continue
         for first, second in combinations([arm for arm in arms if Column(arm) in columns], 2):
             mine, theirs = columns[Column(first)], columns[Column(second)]
             difference = paired(by_seed(mine), by_seed(theirs))
@@ -470,16 +478,37 @@ def _is_best(
 def _flags(key: Key, column: Column, found: dict[Column, list[Row]]) -> tuple[str, ...]:
     rows = found[column]
     flags = []
-    floor = _best_baseline(found) if group_of(key[0]) == "likelihood" else None
-    if column.role == "model" and floor is not None:
-        mine, other = estimate_of(rows).mean, estimate_of(found[floor]).mean
-        if not (mine < other if rows[0].better == "lower" else mine > other):
-            flags.append(f"does not beat {floor.baseline}")
+    if column.role == "model":
+        for floor in _floors(key, column, found):
+            failed = _not_better(rows, found[floor])
+            if failed:
+                name = floor.baseline if floor.role == "baseline" else f"its own {floor.baseline}"
+                flags.append(f"does not beat {name}{_share(failed, len(rows))}")
     constant = sum(row.details.get("constant_output") is True for row in rows)
     if constant:
-        some = "" if constant == len(rows) else f" ({constant} of {len(rows)} runs)"
-        flags.append(f"constant output{some}")
+        flags.append(f"constant output{_share(constant, len(rows))}")
     return tuple(flags)
+
+
+def _share(part: int, runs: int) -> str:
+    return "" if part == runs else f" ({part} of {runs} runs)"
+
+
+def _floors(key: Key, column: Column, found: dict[Column, list[Row]]) -> Iterator[Column]:
+    """Yield what a run must beat: the best shared baseline, and its own untrained model."""
+    if group_of(key[0]) not in ("likelihood", "classification"):
+        return
+    if (best := _best_baseline(found)) is not None:
+        yield best
+    yield from (each for each in found if each.role == "untrained" and each.arm == column.arm)
+
+
+def _not_better(rows: Sequence[Row], floor: Sequence[Row]) -> int:
+    """Return how many runs are not better than the floor of their seed."""
+    by = by_seed(floor)
+    lower = rows[0].better == "lower"
+    pairs = [(row.value, by[row.seed]) for row in rows if row.seed in by]
+    return sum(not (mine < other if lower else mine > other) for mine, other in pairs)
 
 
 def _best_baseline(found: dict[Column, list[Row]]) -> Column | None:
@@ -516,7 +545,7 @@ def _difference_cells(contrast: Contrast) -> tuple[Cell, ...]:
     ends = [replace(bare, mean=end) for end in (found.low, found.high) if end is not None]
     interval = ", ".join(_signed(end, unit) for end in ends)
     if contrast.p is None:
-        reading = f"no test (n = {found.n})"
+        reading = "the same at every seed: no test" if found.sd == 0 else f"no test (n = {found.n})"
     elif contrast.winner is None:
         reading = "no significant difference"
     else:
@@ -699,7 +728,13 @@ def _matched(arms: Sequence[Sequence[Row]]) -> str:
     return "; ".join(f"{text}: {', '.join(names)}" for text, names in parts if names) + "."
 
 
-SAME_FOR_TIMES = ("platform", "device", "threads", "training dtype", "evaluation dtype")
+SAME_FOR_TIMES = (
+    "platform",
+    "device",
+    "threads",
+    "training dtype",
+    "evaluation dtype",
+)
 """Facts in which rows must agree if their seconds are compared."""
 
 
@@ -718,8 +753,9 @@ def _provenance(rows: Sequence[Row], command: str | None) -> tuple[str, ...]:
         ("device", [each.device for each in of]),
         ("threads", [str(each.threads) for each in of]),
         ("training dtype", [each.dtype for each in training]),
+        ("training kernel", [each.kernel for each in training]),
         ("evaluation dtype", [each.dtype for each in measuring]),
-        ("kernel", [each.kernel for each in of]),
+        ("evaluation kernel", [each.kernel for each in measuring]),
         ("data", [each.data_hash[:12] for each in of]),
         ("tokenizer", [each.tokenizer_hash[:12] for each in of]),
         ("seeds", [str(seed) for seed in sorted({row.seed for row in rows})]),

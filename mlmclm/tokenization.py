@@ -67,18 +67,21 @@ class TextTokenizer:
         self.fast.save_pretrained(folder)
 
 
-def load_tokenizer(source: str | None, corpus: Corpus) -> TextTokenizer:
+def load_tokenizer(source: str | None, corpus: Corpus | None = None) -> TextTokenizer:
     """Return the tokenizer that a source stands for.
 
     Args:
         source: None for the default, trained on ``corpus``; a ``tokenizer.json`` or a folder with
             one; or a hub id.
-        corpus: what the default is trained on.
+        corpus: what the default is trained on; needed for nothing else.
 
     Raises:
         UserError: if there is no such tokenizer or it is not a fast one.
+        ValueError: if the default is asked for without a corpus.
     """
     if source is None:
+        if corpus is None:
+            raise ValueError("the default tokenizer is trained on a corpus")
         return _wrapped(_default(corpus))
     path = Path(source)
     if path.is_file():

@@ -276,7 +276,7 @@ def test_compare_takes_finished_runs(runs, tmp_path):
     ).stdout  # fmt: skip
     assert "mlm" in out
     assert "clm" in out
-    assert "are both seed 0 of the arm 'mlm'" in refused(
+    assert "are the same configuration with the same seed, 0" in refused(
         "compare", runs["mlm"], runs["mlm"].parent / "." / ".." / "runs" / "mlm"
     )
 

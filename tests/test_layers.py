@@ -12,7 +12,7 @@ PACKAGE = Path(mlmclm.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = [
-    ["errors", "contracts"],
+    ["errors", "contracts", "files"],
     ["registry", "seeds", "timing", "provenance", "toml", "checks", "hub"],
     ["attention"],
     ["tokenization", "corpora", "models"],

@@ -202,7 +202,12 @@ def test_answer_counts_wins_and_repeats_the_flags(found):
     assert "Generating 128 tokens took" in first
     assert flags == [
         "⚠ mlm: does not beat context-free in masked-token loss (nats/target); "
-        "masked-token perplexity (1/target)."
+        "masked-token perplexity (1/target).",
+        "⚠ mlm: does not beat TF-IDF in clinc150/test by fine-tuning.",
+        "⚠ clm: does not beat TF-IDF in clinc150/test; mr/test by fine-tuning.",
+        "⚠ clm: does not beat TF-IDF (1 of 3 runs) in subj/test by fine-tuning.",
+        "⚠ mlm: does not beat TF-IDF in clinc150/test; mr/test; subj/test by linear probe.",
+        "⚠ clm: does not beat TF-IDF in clinc150/test; mr/test; subj/test by linear probe.",
     ]
 
 

@@ -63,10 +63,10 @@ def test_paired_test_is_that_of_scipy_and_takes_common_seeds_only():
     assert (found.estimate.low, found.estimate.high) == pytest.approx((interval.low, interval.high))
 
 
-@pytest.mark.parametrize(("shift", "p"), [(0.0, 1.0), (2.0, 0.0)])
-def test_a_constant_difference_is_certain(shift, p):
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_a_difference_that_is_the_same_at_every_seed_has_no_test(shift):
     found = paired({0: 1.0 + shift, 1: 2.0 + shift}, {0: 1.0, 1: 2.0})
-    assert (found.estimate.mean, found.estimate.half_width, found.p) == (shift, 0.0, p)
+    assert (found.estimate.mean, found.estimate.half_width, found.p) == (shift, 0.0, None)
 
 
 def test_one_common_seed_gives_a_difference_and_no_test():

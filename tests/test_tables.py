@@ -7,6 +7,7 @@ import math
 import pytest
 from made_up import (
     DECODERS,
+    LEFT_TO_RIGHT,
     MASKED,
     PROVENANCE,
     TEST,
@@ -20,7 +21,7 @@ from made_up import (
 )
 
 from mlmclm.errors import UserError
-from mlmclm.tables import MISSING, Column, Comparison, Line, Table, by_seed, comparison
+from mlmclm.tables import MISSING, Column, Comparison, Line, Table, by_seed, comparison, separated
 
 ACCURACY = {"metric": "accuracy", "unit": "share", "better": "higher", "data": "mr/test"}
 
@@ -117,6 +118,20 @@ def test_a_constant_classifier_is_flagged_with_the_number_of_runs():
 
 
 @pytest.mark.parametrize(
+    ("words", "own", "flags"),
+    [(0.6, 0.5, ()), (0.72, 0.5, ("does not beat TF-IDF (2 of 3 runs)",)),
+     (0.6, 0.70, ("does not beat its own from scratch (1 of 3 runs)",)),
+     (0.9, 0.9, ("does not beat TF-IDF", "does not beat its own from scratch"))],
+)  # fmt: skip
+def test_pretraining_must_beat_counting_words_and_no_pretraining(words, own, flags):
+    rows = runs("mlm", (0.70, 0.71, 0.73), **ACCURACY)
+    rows += runs("mlm", (own,) * 3, role="untrained", baseline="from scratch", **ACCURACY)
+    rows += shared(("mlm",), "TF-IDF", words, **ACCURACY)
+    rows += shared(("mlm",), "majority class", 0.5, **ACCURACY)
+    assert cell(comparison(rows), "accuracy", "share", "mlm").flags == flags
+
+
+@pytest.mark.parametrize(
     ("clm", "bold", "reading"),
     [((0.60, 0.61, 0.59), True, "mlm better"), ((0.80, 0.81, 0.79), False, "clm better"),
      ((0.60, 0.72, 0.69), False, "no significant difference")],
@@ -188,14 +203,31 @@ def test_infinite_perplexity_is_shown():
     assert cell(comparison(rows), "perplexity", "1/word", "clm").text == "inf"
 
 
-@pytest.mark.parametrize("name", ["data_hash", "tokenizer_hash"])
-def test_token_level_numbers_of_other_tokens_are_refused(name):
-    other = PROVENANCE.model_copy(update={name: "other"})
-    rows = [row("a"), row("b", provenance=other)]
-    with pytest.raises(UserError, match=f"their {name} differ"):
-        comparison(rows)
-    comparison([each.model_copy(update={"unit": "bits/byte"}) for each in rows])
-    comparison([rows[0], rows[1].model_copy(update={"data": "elsewhere/test"})])
+@pytest.mark.parametrize(
+    ("name", "unit", "apart"),
+    [("data_hash", "nats/token", ", text {}"), ("data_hash", "bits/byte", ", text {}"),
+     ("tokenizer_hash", "nats/token", ", tokenizer {}"), ("tokenizer_hash", "bits/byte", "")],
+)  # fmt: skip
+def test_what_counts_other_tokens_or_another_text_shares_no_line(name, unit, apart):
+    other = PROVENANCE.model_copy(update={name: "other one"})
+    rows = [row("a", unit=unit), row("b", unit=unit, provenance=other)]
+    ends = [getattr(each.provenance, name)[:6] for each in rows]
+    assert [each.method for each in separated(rows)] == [
+        LEFT_TO_RIGHT + apart.format(end) for end in ends
+    ]
+    assert bool(comparison(rows).contrasts) == (not apart)
+
+
+def test_rows_of_other_texts_stay_as_they_are_where_nothing_stands_beside_them():
+    other = PROVENANCE.model_copy(update={"data_hash": "other"})
+    rows = [row("a"), row("b", provenance=other, data="elsewhere/test")]
+    assert separated(rows) == rows
+
+
+def test_classification_may_differ_in_tokenizer():
+    other = PROVENANCE.model_copy(update={"data_hash": "other", "tokenizer_hash": "other"})
+    rows = [row("a", **ACCURACY), row("b", provenance=other, **ACCURACY)]
+    assert separated(rows) == rows
 
 
 def test_no_rows_are_an_error():

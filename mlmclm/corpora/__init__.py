@@ -12,7 +12,7 @@ from mlmclm.corpora.bundled import BUNDLED
 from mlmclm.corpora.wikitext import articles, lines_of
 from mlmclm.errors import UserError, unknown
 
-__all__ = ["BUNDLED", "Corpus", "articles", "load_corpus", "words_in"]
+__all__ = ["BUNDLED", "Corpus", "articles", "lines_of", "load_corpus", "words_in"]
 
 HELD_OUT = 20
 """Of every 20 documents, one is for a validation and one for a test split that is not given."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from mlmclm.errors import UserError
+from mlmclm.files import replacing
 
 
 def folder() -> Path:
@@ -38,21 +38,11 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
     path = folder() / name
     try:
         if not path.is_file() or path.stat().st_size == 0:
-            _make(path, make)
+            with replacing(path) as draft:
+                make(draft)
     except OSError as error:
         raise UserError(
             f"the cache folder {path.parent} cannot be used ({error.strerror or error}); set "
             "MLMCLM_CACHE to a folder that can be written to"
         ) from error
     return path
-
-
-def _make(path: Path, make: Callable[[Path], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    os.close(handle)
-    try:
-        make(Path(draft))
-        Path(draft).replace(path)
-    finally:
-        Path(draft).unlink(missing_ok=True)

@@ -35,7 +35,6 @@ class TokenStream:
     """Corpus and split, for messages."""
     tokens: NDArray[np.unsignedinteger]
     """(tokens,), memory-mapped."""
-    documents: int
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def token_stream(corpus: Corpus, split: str, tokenizer: TextTokenizer) -> TokenS
 
     name = f"tokens-{corpus.hash}-{split}-{tokenizer.hash}-{RULE}.npy"
     tokens = np.load(made_once(name, make), mmap_mode="r")
-    return TokenStream(f"{corpus.name}/{split}", tokens, len(documents))
+    return TokenStream(f"{corpus.name}/{split}", tokens)
 
 
 def pack(stream: TokenStream, block: int) -> Packed:

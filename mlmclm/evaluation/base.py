@@ -11,7 +11,6 @@ from typing import ClassVar
 from mlmclm.contracts import Measurement
 from mlmclm.corpora import Corpus
 from mlmclm.models.token_model import TokenModel
-from mlmclm.objectives import Objective
 from mlmclm.registry import Registry
 from mlmclm.tokenization import TextTokenizer
 
@@ -21,11 +20,10 @@ class Subject:
     """A trained model with all that is needed to measure it."""
 
     model: TokenModel
-    """In evaluation mode."""
+    """In evaluation mode; its weights may still be those that the run starts from."""
     untrained: Callable[[], TokenModel]
     """Makes the same architecture with the weights that the run started from."""
     tokenizer: TextTokenizer
-    objective: Objective
     corpus: Corpus
     """What it was pretrained on."""
     block: int
@@ -42,11 +40,14 @@ class Evaluator(ABC):
     group: ClassVar[str]
     """``likelihood``, ``classification`` or ``generation``: what ``--metric`` can also name."""
 
-    def check(self) -> None:  # noqa: B027 - most have nothing to look for
-        """Look for what the options name, before anything is trained.
+    def check(self, subject: Subject) -> None:  # noqa: B027 - some have nothing that can be wrong
+        """Look for what the options name, and whether it fits, before anything is trained.
+
+        Args:
+            subject: the run before its first step, which `refusal` has nothing against.
 
         Raises:
-            UserError: if it is not there.
+            UserError: if it is not there or does not fit.
         """
 
     @abstractmethod

@@ -47,7 +47,5 @@ def training_flops(model: TokenModel, block: int) -> Flops:
     network = model.network
     trunk = _matrix_weights(network.base_model)
     attention = 4 * _layers(network) * block * model.width
-    output = network.get_output_embeddings().weight.numel()
-    everything = _matrix_weights(network)
-    head = everything - trunk if everything > trunk else output
+    head = _matrix_weights(network) - trunk
     return Flops(per_token=3 * (2 * trunk + attention), per_target=6 * head)

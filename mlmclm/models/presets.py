@@ -10,10 +10,11 @@ arXiv:1908.08962).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -76,10 +77,12 @@ SIZES = {
 class Knobs:
     """What a recipe may set on any config."""
 
-    dropout: float = 0.0
-    """Everywhere that the family has dropout; the rotary family has it on attention only."""
-    initializer_range: float = 0.02
-    """Standard deviation of the initial weights."""
+    dropout: float | None = None
+    """Everywhere that the family has dropout; the rotary family has it on attention only. None: 0
+    in a preset, what the config says in any other."""
+    initializer_range: float | None = None
+    """Standard deviation of the initial weights. None: 0.02 in a preset, what the config says in
+    any other."""
     kernel: str = "sdpa"
     """Attention implementation of transformers: ``sdpa`` or ``eager``."""
 
@@ -190,6 +193,11 @@ def make_config(
     if model in PRESETS:
         family, size = PRESETS[model]
         config = family(size, visibility, vocabulary)
+        knobs = replace(
+            knobs,
+            dropout=knobs.dropout or 0.0,
+            initializer_range=knobs.initializer_range or 0.02,
+        )
     elif Path(model).exists():
         config = _local(Path(model), vocabulary)
     elif "/" in model and not model.endswith(".json"):
@@ -202,9 +210,10 @@ def make_config(
         if name != "vocab_size":
             setattr(config, name, value)
     for name in DROPOUTS:
-        if hasattr(config, name):
+        if hasattr(config, name) and knobs.dropout is not None:
             setattr(config, name, knobs.dropout)
-    config.initializer_range = knobs.initializer_range
+    if knobs.initializer_range is not None:
+        config.initializer_range = knobs.initializer_range
     if hasattr(config, "is_decoder"):
         config.is_decoder = visibility is Visibility.CAUSAL
     return config
@@ -244,7 +253,7 @@ def build(
     config = make_config(model, visibility, vocabulary, knobs)
     auto, native = _network_class(config, visibility)
     with global_seed(seed, "init"):
-        network = auto.from_config(config, attn_implementation=knobs.kernel)
+        network = auto.from_config(config, attn_implementation=knobs.kernel, dtype=torch.float32)
     return TokenModel(network, visibility, native, vocabulary)
 
 

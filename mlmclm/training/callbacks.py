@@ -25,15 +25,16 @@ from rich.progress import Progress as Bars
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from mlmclm.contracts import Budget, LossSum
-from mlmclm.errors import UserError
+from mlmclm.errors import DivergedError
 from mlmclm.models.flops import Flops
+from mlmclm.timing import synchronize
 from mlmclm.training.pretrainer import Pretrainer
 
 logger = logging.getLogger(__name__)
 
 
 class Stopwatch(TrainerCallback):
-    """Seconds spent on training, with validation taken out, over all resumptions of a run."""
+    """Seconds of training over all resumptions of a run; validation and saving are left out."""
 
     def __init__(self, pretrainer: Pretrainer, flops: Flops, tokens_per_step: int) -> None:
         self.pretrainer = pretrainer
@@ -43,30 +44,37 @@ class Stopwatch(TrainerCallback):
 
     def start(self) -> None:
         """Let the clock run."""
+        synchronize(self.pretrainer.model.device)
         self._started = time.perf_counter()
 
     def stop(self) -> None:
         """Stop the clock and add what it shows to the run's seconds."""
         if self._started is not None:
+            synchronize(self.pretrainer.model.device)
             self.pretrainer.seconds_spent += time.perf_counter() - self._started
             self._started = None
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Do something that is not training."""
+        was_running = self._started is not None
         self.stop()
         yield
-        self.start()
+        if was_running:
+            self.start()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start with the first batch."""
         self.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Book the time so far where the weights are about to be saved with it."""
+        """Stop where the weights are about to be saved, and the time so far with them."""
         if control.should_save:
             self.stop()
-            self.start()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Go on once they are on disk."""
+        self.start()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop with the last."""
@@ -144,10 +152,10 @@ def refuse_divergence(loss: float, step: int, rate: float) -> None:
     """Stop a run whose loss is no longer a number.
 
     Raises:
-        UserError: if ``loss`` is infinite or NaN.
+        DivergedError: if ``loss`` is infinite or NaN.
     """
     if not math.isfinite(loss):
-        raise UserError(
+        raise DivergedError(
             f"training diverged: the loss was no longer finite at step {step}; "
             f"lower training.learning_rate (it is {rate:g})"
         )

@@ -20,6 +20,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from mlmclm import seeds
 from mlmclm.contracts import IGNORED, Batch, Budget, LossSum, Vocabulary
 from mlmclm.errors import UserError
+from mlmclm.files import write_whole
 from mlmclm.models.flops import Flops, training_flops
 from mlmclm.models.presets import Knobs, build
 from mlmclm.models.token_model import TokenModel
@@ -108,20 +109,39 @@ class Pretraining:
 
 
 def one_step(job: Pretraining, kernel: str, precision: torch.dtype) -> Callable[[], None]:
-    """Return an action that runs one forward and backward pass of the run's own size."""
+    """Return an action that does all that a step of the run does, on a model of its own."""
+    options = job.options
     pretrainer = Pretrainer(job.build(kernel)).train()
-    size = job.options.batch_size // job.options.accumulation
+    optimizer = torch.optim.AdamW(pretrainer.parameters(), options.learning_rate, fused=True)
     rows = job.rows(1)
-    batch = collate([rows[row] for row in range(size)])
-    batch = {name: value.to(job.device) for name, value in batch.items()}
+    size = options.batch_size // options.accumulation
 
     def step() -> None:
-        low = precision is torch.bfloat16
-        with torch.autocast(job.device.type, torch.bfloat16, enabled=low):
-            loss = pretrainer(**batch)["loss"]
-        loss.backward()
+        for start in range(0, options.batch_size, size):
+            batch = collate([rows[row] for row in range(start, start + size)])
+            batch = {name: value.to(job.device) for name, value in batch.items()}
+            low = precision is torch.bfloat16
+            with torch.autocast(job.device.type, torch.bfloat16, enabled=low):
+                loss = pretrainer(**batch)["loss"]
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(pretrainer.parameters(), options.clip)
+        optimizer.step()
+        optimizer.zero_grad()
 
     return step
+
+
+_KERNELS: dict[tuple[object, ...], str] = {}
+"""What was found fastest in this process: the seeds of an arm are trained alike."""
+
+
+def _fastest_kernel(job: Pretraining, precision: torch.dtype) -> str:
+    key = (job.model, job.objective, job.block, job.options, precision, job.device)
+    if key not in _KERNELS:
+        _KERNELS[key] = fastest(
+            ("sdpa", "eager"), lambda kernel: one_step(job, kernel, precision), job.device
+        )
+    return _KERNELS[key]
 
 
 def choose_setting(job: Pretraining) -> Setting:
@@ -131,16 +151,12 @@ def choose_setting(job: Pretraining) -> Setting:
     automatic = options.precision == "auto"
     precision = fastest_precision(job.device) if automatic else names[options.precision]
 
-    def step(kernel: str) -> Callable[[], None]:
-        return one_step(job, kernel, precision)
-
     kernel: str = options.kernel
     if kernel == "auto":
-        kernel = fastest(("sdpa", "eager"), step, job.device)
+        kernel = _fastest_kernel(job, precision)
     seconds = None
     if job.budget.unit == "seconds":
-        micro = seconds_of(step(kernel), job.device, repeats=5)
-        seconds = micro * options.accumulation
+        seconds = seconds_of(one_step(job, kernel, precision), job.device, repeats=5)
     steps = steps_for(job.budget, job.step_cost(seconds))
     return Setting(str(precision).removeprefix("torch."), kernel, steps)
 
@@ -190,7 +206,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 def _arguments(job: Pretraining, setting: Setting, folder: Path) -> TrainingArguments:
     options = job.options
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(folder / CHECKPOINTS),
         max_steps=setting.steps,
         per_device_train_batch_size=options.batch_size // options.accumulation,
@@ -217,6 +233,8 @@ def _arguments(job: Pretraining, setting: Setting, folder: Path) -> TrainingArgu
         seed=seeds.derive(job.seed, "dropout") % 2**31,
         dataloader_pin_memory=job.device.type == "cuda",
     )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # DataParallel would copy the counts of `Pretrainer`
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -234,7 +252,7 @@ def _setting_of(job: Pretraining, folder: Path) -> Setting:
     if path.is_file():
         return Setting(**json.loads(path.read_text(encoding="utf-8")))
     setting = choose_setting(job)
-    path.write_text(json.dumps(vars(setting)), encoding="utf-8")
+    write_whole(path, json.dumps(vars(setting)))
     return setting
 
 
@@ -262,11 +280,11 @@ def pretrain(job: Pretraining, folder: Path, *, resume: bool = False, label: str
         train_dataset=job.rows(setting.steps),
         data_collator=collate,
         callbacks=[
+            interruption,  # before the watch, which books the time where a checkpoint is due
             watch,
             Divergence(pretrainer, every=1 if job.device.type == "cpu" else 20),
             Curve(watch, folder / "train.jsonl", validate, job.options.evaluations),
             Progress(watch, label),
-            interruption,
             Marker(COMPLETE),
         ],
     )

@@ -35,10 +35,12 @@ class TrainingOptions(Strict):
     """AdamW's moments."""
     clip: Positive = 1.0
     """Largest norm of a gradient."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Wherever the family of the trunk has dropout."""
-    initializer_range: Positive = 0.02
-    """Standard deviation of the initial weights."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Wherever the family of the trunk has dropout. Not given: none in a preset, what a config of
+    the user says in that."""
+    initializer_range: Positive | None = None
+    """Standard deviation of the initial weights. Not given: 0.02 in a preset, what a config of the
+    user says in that."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """``auto`` times a matrix product in both and takes the faster."""
     kernel: Literal["auto", "eager", "sdpa"] = "auto"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from mlmclm.contracts import Budget, Provenance, Strict
 from mlmclm.errors import UserError
+from mlmclm.files import write_whole
 
 RECORD = "run.json"
 
@@ -43,19 +43,9 @@ class RunRecord(Strict):
     provenance: Provenance
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file as a whole: a killed process leaves the old one or the new one."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
 def save_record(folder: Path, record: RunRecord) -> None:
     """Write ``run.json``."""
-    write_atomically(folder / RECORD, record.model_dump_json(indent=2) + "\n")
+    write_whole(folder / RECORD, record.model_dump_json(indent=2) + "\n")
 
 
 def load_record(folder: Path) -> RunRecord:

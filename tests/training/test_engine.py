@@ -69,15 +69,13 @@ def folder(tmp_path):
 
 
 def interrupt_at(step: int, monkeypatch) -> None:
-    """Send Ctrl-C to this process when the curve sees a step."""
-    original = Curve.on_step_end
+    """Send Ctrl-C to this process while a step is running."""
 
     def press(self, args, state, control, **kwargs):
-        original(self, args, state, control, **kwargs)
-        if state.global_step == step:
+        if state.global_step == step - 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Curve, "on_step_end", press)
+    monkeypatch.setattr(Curve, "on_step_begin", press)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -88,6 +88,8 @@ def share_of_peak(step: int, steps: int) -> float:
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Route):
     """Accuracy after training all weights on the task."""
+
+    unpretrained: ClassVar[str] = "from scratch"
 
     learning_rates: tuple[float, ...] = (1e-3, 3e-3)
     """Peaks that are tried on validation, the same for every arm."""

@@ -6,7 +6,7 @@ What a linear layer can read off the representation as it is; the trunk is not t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.preprocessing import StandardScaler
 
@@ -23,7 +23,9 @@ from mlmclm.models.token_model import TokenModel
 class LinearProbe(Route):
     """Accuracy of a linear classifier on frozen features."""
 
-    penalties: tuple[float, ...] = (0.001, 0.01, 0.1)
+    unpretrained: ClassVar[str] = "untrained, frozen"
+
+    penalties: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1, 1.0)
     """Inverse penalties C that are tried on validation."""
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from mlmclm.evaluation.classification.features import (
 )
 from mlmclm.models.token_model import TokenModel
 
-WORD_PENALTIES = (1.0, 10.0, 100.0)
+WORD_PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 """Inverse penalties tried for TF-IDF."""
 
 
@@ -29,7 +29,6 @@ WORD_PENALTIES = (1.0, 10.0, 100.0)
 class Material:
     """One task as a route sees it."""
 
-    spec: str
     classes: int
     splits: Mapping[str, LabelledSplit]
     encoded: Mapping[str, Encoded]
@@ -45,6 +44,8 @@ class Route(Evaluator):
     """Classification of sentences: trained on train, tuned on validation, measured on test once."""
 
     group: ClassVar[str] = "classification"
+    unpretrained: ClassVar[str]
+    """What the same route is called without pretraining."""
 
     tasks: tuple[str, ...] = ("mr", "clinc150")
     """Names of tasks, ``NAME=FOLDER`` or hub data sets."""
@@ -62,7 +63,7 @@ class Route(Evaluator):
             if value is not None and value < 2:
                 raise UserError(f"{name} must be at least 2, not {value}")
 
-    def check(self) -> None:
+    def check(self, subject: Subject) -> None:
         """Read all tasks once, and see that no two would stand under one name in a table."""
         specs: dict[str, str] = {}
         for spec in self.tasks:
@@ -98,13 +99,16 @@ class Route(Evaluator):
         encoded = {
             name: encode(subject.tokenizer, split.texts, longest) for name, split in splits.items()
         }
-        return Material(spec, len(task.labels), splits, encoded)
+        return Material(len(task.labels), splits, encoded)
 
     def _task(self, subject: Subject, spec: str) -> list[Measurement]:
         material = self._material(subject, spec)
         common = Measurement(
             metric="accuracy",
-            method=self._method_for(len(material.splits["train"])),
+            method=(
+                f"{self.method}, {len(material.splits['train']):,} training sentences, texts cut "
+                f"at {longest_of(subject, self.max_tokens)} tokens"
+            ),
             unit="share",
             better="higher",
             value=0.0,
@@ -113,13 +117,11 @@ class Route(Evaluator):
         )
         return [
             self._of(subject.model, material, subject, common),
-            self._of(subject.untrained(), material, subject, common, "untrained", "from scratch"),
+            self._of(
+                subject.untrained(), material, subject, common, "untrained", self.unpretrained
+            ),
             *self._floors(common, spec),
         ]
-
-    def _method_for(self, sentences: int) -> str:
-        cut = f", texts cut at {self.max_tokens} tokens" if self.max_tokens else ""
-        return f"{self.method}, {sentences:,} training sentences{cut}"
 
     def _of(
         self,

@@ -11,7 +11,9 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 from typing import ClassVar
 
@@ -28,12 +30,15 @@ from mlmclm.evaluation.generation.decoding import Decoder
 from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
 from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
 from mlmclm.evaluation.generation.memory import cache_bytes, peak_of
+from mlmclm.models.token_model import TokenModel
 from mlmclm.timing import synchronize
 
 STABLE = 1.2
 """Warm-up ends when two runs in a row differ by less than this factor."""
 MOST_WARM_UPS = 8
 MIB = 2**20
+KERNEL = "sdpa"
+"""Attention implementation while time runs: the same for all runs, however they were trained."""
 CONTENTS = {
     False: ("whole process", "all resident memory, Python and libraries included,"),
     True: ("device memory", "what torch allocated on the device,"),
@@ -55,11 +60,14 @@ class Timed:
         return self.arrivals[-1]
 
     @property
-    def per_token(self) -> list[float]:
-        """Seconds between tokens after the first; total over tokens where all come together."""
-        if len(self.arrivals) == 1:
-            return [self.total / self.counts[0]]
-        return [b - a for a, b in zip(self.arrivals, self.arrivals[1:], strict=False)]
+    def per_token(self) -> float:
+        """Seconds until the last token over the number of tokens, the same for every decoder."""
+        return self.total / sum(self.counts)
+
+    @property
+    def between(self) -> list[float]:
+        """Seconds between tokens after the first; none where all come together."""
+        return [b - a for a, b in pairwise(self.arrivals)]
 
 
 def timed(
@@ -92,6 +100,17 @@ def warmed_up(run: Callable[[], Timed], least: int) -> int:
             return number
         before = now
     return most
+
+
+@contextmanager
+def _kernel(model: TokenModel, name: str) -> Iterator[None]:
+    """Let a model use another attention implementation inside the block."""
+    before = model.network.config._attn_implementation
+    model.network.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        model.network.set_attn_implementation(before)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,14 +153,21 @@ class Speed(Evaluator):
             )
         return self.decoder.refusal(subject.model)
 
+    def check(self, subject: Subject) -> None:
+        """See that there is a prompt."""
+        self._prompt(subject)
+
     def measure(self, subject: Subject) -> list[Measurement]:
         """Time the decoder at one length in detail, and at several in total."""
         prompt = self._prompt(subject)
-        return [
-            *self._in_detail(self._runs(subject, prompt, self.new_tokens), subject),
-            self._memory(subject, prompt),
-            *(self._in_total(length, subject, prompt) for length in self.lengths),
-        ]
+        lengths = sorted({self.new_tokens, *self.lengths})
+        with _kernel(subject.model, KERNEL):
+            runs = {length: self._runs(subject, prompt, length) for length in lengths}
+            return [
+                *self._in_detail(runs[self.new_tokens], subject),
+                self._memory(subject, prompt),
+                *(self._in_total(length, runs[length], subject) for length in self.lengths),
+            ]
 
     def _prompt(self, subject: Subject) -> Tensor:
         """Return (1, prompt_tokens): how a validation document begins, the same in all runs.
@@ -189,6 +215,7 @@ class Speed(Evaluator):
                 "decoder": self.decoder.describe(subject.model),
                 "threads": torch.get_num_threads(),
                 "dtype": str(subject.model.network.dtype).removeprefix("torch."),
+                "kernel": KERNEL,
                 "new_tokens": length,
             },
         )
@@ -217,20 +244,26 @@ class Speed(Evaluator):
 
     def _in_detail(self, runs: list[Timed], subject: Subject) -> Iterator[Measurement]:
         frame = self._frame(subject, self.new_tokens)
-        between = [each for run in runs for each in run.per_token]
+        each = [run.per_token for run in runs]
+        between = [gap for run in runs for gap in run.between]
         totals = [run.total for run in runs]
         more = {
-            "arrival": "one by one" if len(runs[0].arrivals) > 1 else "all together",
+            "arrival": "one by one" if between else "all together",
             "totals_s": totals,
             "p90_s": float(np.quantile(totals, 0.9)),
         }
         frame = replace(frame, details={**frame.details, **more})
         numbers: list[tuple[str, str, float, int]] = [
             ("time to first token", "s", median(run.arrivals[0] for run in runs), len(runs)),
-            ("time per token, median", "s/token", median(between), len(between)),
-            ("time per token, p90", "s/token", float(np.quantile(between, 0.9)), len(between)),
+            ("time per token, median", "s/token", median(each), len(each)),
+            ("time per token, p90", "s/token", float(np.quantile(each, 0.9)), len(each)),
             ("forward passes", "passes", float(self.decoder.passes(self.new_tokens)), 1),
         ]
+        if between:
+            numbers += [
+                ("time between tokens, median", "s", median(between), len(between)),
+                ("time between tokens, p90", "s", float(np.quantile(between, 0.9)), len(between)),
+            ]
         for metric, unit, value, count in numbers:
             yield replace(frame, metric=metric, unit=unit, value=value, count=count)
         yield replace(
@@ -242,8 +275,8 @@ class Speed(Evaluator):
             count=len(runs),
         )
 
-    def _in_total(self, length: int, subject: Subject, prompt: Tensor) -> Measurement:
-        totals = [run.total for run in self._runs(subject, prompt, length)]
+    def _in_total(self, length: int, runs: list[Timed], subject: Subject) -> Measurement:
+        totals = [run.total for run in runs]
         frame = self._frame(subject, length)
         more = {"totals_s": totals, "p90_s": float(np.quantile(totals, 0.9))}
         return replace(

@@ -115,6 +115,10 @@ class CausalLikelihood(Evaluator):
             "has no left-to-right likelihood; masked_token and pseudo_perplexity measure it"
         )
 
+    def check(self, subject: Subject) -> None:
+        """See that context, stride and positions fit together."""
+        self._sizes(subject)
+
     def measure(self, subject: Subject) -> list[Measurement]:
         """Score the model, and uniform, unigram and bigram predictors on the same tokens."""
         context, stride = self._sizes(subject)

@@ -14,7 +14,7 @@ A model that does not beat the last of them has learned word frequencies and not
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,10 @@ class Counts:
         pairs, pair_counts = np.unique(stream[:-1] * size + stream[1:], return_counts=True)
         return cls(size, _unigrams(np.bincount(stream, minlength=size)), pairs, pair_counts)
 
+    @cached_property
+    def _running(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], np.cumsum(self.pair_counts)])
+
     def uniform(self, tokens: Tokens) -> Floats:
         """Return the same for every token."""
         return np.full(len(tokens), 1 / self.size)
@@ -66,11 +70,22 @@ class Counts:
         count = np.where(self.pairs[place] == start + tokens, self.pair_counts[place], 0)
 
         first, last = np.searchsorted(self.pairs, np.stack([start, start + self.size]))
-        running = np.concatenate([[0], np.cumsum(self.pair_counts)])
-        total = running[last] - running[first]
+        total = self._running[last] - self._running[first]
         freed = np.where(total > 0, DISCOUNT * (last - first), 1)
         backed_off = freed * self.unigrams[tokens]
         return (np.maximum(count - DISCOUNT, 0) + backed_off) / np.maximum(total, 1)  # type: ignore[no-any-return]
+
+    def best_after(self, before: Tokens) -> Tokens:
+        """Return the most probable token behind each token by `bigram`."""
+        commonest = int(self.unigrams.argmax())  # the best of all that never follow
+        distinct, places = np.unique(before, return_inverse=True)
+        best = np.empty(len(distinct), np.int64)
+        for number, token in enumerate(distinct.astype(np.int64)):
+            ends = np.searchsorted(self.pairs, [token * self.size, (token + 1) * self.size])
+            candidates = np.append(self.pairs[slice(*ends)] % self.size, commonest)
+            chances = self.bigram(np.full(len(candidates), token), candidates)
+            best[number] = candidates[chances.argmax()]
+        return best[places]
 
 
 def _unigrams(counts: NDArray[np.int64]) -> Floats:

@@ -13,8 +13,6 @@ on the same tokens, and with the baselines beside it; never with a causal loss o
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +29,12 @@ from torch.nn.functional import cross_entropy
 from mlmclm import seeds
 from mlmclm.attention import Visibility
 from mlmclm.contracts import IGNORED, Batch, Measurement, Vocabulary, perplexity
-from mlmclm.corpora.packing import pack, token_stream
+from mlmclm.corpora.packing import Packed, pack, token_stream
 from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
-from mlmclm.evaluation.likelihood.counting import ContextFree, counts_of, nats_of
+from mlmclm.evaluation.likelihood.counting import ContextFree, Tokens, counts_of, nats_of
 from mlmclm.evaluation.likelihood.precision import checked_nats, full_precision
+from mlmclm.files import write_whole
 from mlmclm.models.token_model import TokenModel
 from mlmclm.objectives import MaskedLM
 
@@ -76,6 +75,14 @@ class MaskSet:
             digest.update(part.astype("<u4").tobytes())
         return digest.hexdigest()[:16]
 
+    def left_neighbours(self, nothing: int) -> Tokens:
+        """Return (targets,) what is shown left of each; ``nothing`` where a block begins."""
+        shown = self.blocks.numpy().copy()
+        shown.reshape(-1)[self.places] = self.shown
+        before = np.full_like(shown, nothing)
+        before[:, 1:] = shown[:, :-1]
+        return before.reshape(-1)[self.places]
+
     def batches(self, rows: int) -> Iterator[Batch]:
         """Yield the corrupted blocks, ``rows`` at a time."""
         time = self.blocks.shape[1]
@@ -92,15 +99,8 @@ class MaskSet:
     def save(self, folder: Path, **about: str) -> Path:
         """Write ``masks-HASH.safetensors``, as a whole or not at all; ``about`` is its metadata."""
         path = folder / f"masks-{self.hash}.safetensors"
-        folder.mkdir(parents=True, exist_ok=True)
         arrays = {"places": self.places, "shown": self.shown, "answers": self.answers}
-        handle, draft = tempfile.mkstemp(dir=folder, prefix=".", suffix=path.suffix)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(save(arrays, metadata=about))
-            Path(draft).replace(path)
-        finally:
-            Path(draft).unlink(missing_ok=True)
+        write_whole(path, save(arrays, metadata=about))
         return path
 
 
@@ -163,10 +163,17 @@ class MaskedTokenLoss(Evaluator):
             "it has no masked-token loss; causal measures it"
         )
 
-    def measure(self, subject: Subject) -> list[Measurement]:
-        """Score the model, and uniform, unigram and context-free predictors on the same targets."""
+    def check(self, subject: Subject) -> None:
+        """See that the split fills a block."""
+        self._packed(subject)
+
+    def _packed(self, subject: Subject) -> Packed:
         stream = token_stream(subject.corpus, self.split, subject.tokenizer)
-        packed = pack(stream, subject.block)
+        return pack(stream, subject.block)
+
+    def measure(self, subject: Subject) -> list[Measurement]:
+        """Score the model, and what counting and the corruption alone give on the same targets."""
+        packed = self._packed(subject)
         blocks = torch.as_tensor(packed.blocks[: self.limit])
         masks = MaskSet.draw(blocks, self.rule, subject.model.vocabulary, self.seed)
         data = f"{subject.corpus.name}/{self.split}"
@@ -214,6 +221,7 @@ class MaskedTokenLoss(Evaluator):
         return Score(nats, hits, len(masks.answers))
 
     def _floors(self, subject: Subject, masks: MaskSet) -> dict[str, Score]:
+        """Score what counts; the bigram sees the left neighbour, if that is not hidden too."""
         counts = counts_of(subject.corpus, subject.tokenizer)
         rule, answers = self.rule, masks.answers
         floor = ContextFree(
@@ -225,10 +233,17 @@ class MaskedTokenLoss(Evaluator):
         commonest = int((answers == counts.unigrams.argmax()).sum())
         guessed = int((answers == floor.guesses(masks.shown)).sum())
         context_free = floor.probabilities(masks.shown, answers)
+        before = masks.left_neighbours(subject.model.vocabulary.mask)
+        seen = before != subject.model.vocabulary.mask
+        bigram = counts.unigram(answers)
+        bigram[seen] = counts.bigram(before[seen], answers[seen])
+        followed = np.full(len(answers), counts.unigrams.argmax())
+        followed[seen] = counts.best_after(before[seen])
         total = len(answers)
         return {
             "uniform": Score(nats_of(counts.uniform(answers)), total / counts.size, total),
             "unigram": Score(nats_of(counts.unigram(answers)), commonest, total),
+            "bigram": Score(nats_of(bigram), int((answers == followed).sum()), total),
             "context-free": Score(nats_of(context_free), guessed, total),
         }
 

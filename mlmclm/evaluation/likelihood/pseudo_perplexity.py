@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from mlmclm import seeds
 from mlmclm.attention import Visibility
 from mlmclm.contracts import IGNORED, Batch, Measurement, Passage, Vocabulary, perplexity
-from mlmclm.corpora import words_in
+from mlmclm.corpora import lines_of, words_in
 from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
 from mlmclm.evaluation.likelihood.counting import counts_of, nats_of
@@ -90,23 +90,26 @@ class PseudoPerplexity(Evaluator):
             "pseudo-perplexity; causal measures its true perplexity"
         )
 
+    def check(self, subject: Subject) -> None:
+        """See that there are lines to draw."""
+        self.sample(subject)
+
     def measure(self, subject: Subject) -> list[Measurement]:
-        """Score the model, and uniform and unigram predictors on the same lines."""
+        """Score the model, and uniform, unigram and bigram predictors on the same lines."""
         lines = self.sample(subject)
         with full_precision(subject.model.device):
             nats = sum(self._nats(subject.model, line.tokens) for line in lines)
         checked_nats(nats, subject)
 
         same = {
-            "method": f"original, one mask at a time, {len(lines)} passages",
+            "method": (
+                f"original, one mask at a time, {len(lines)} passages of {SHORTEST} to "
+                f"{subject.block - 2} tokens, seed {self.seed}"
+            ),
             "data": f"{subject.corpus.name}/{self.split}",
         }
-        details = {"seed": self.seed, "tokens": [SHORTEST, subject.block - 2]}
-        rows = _measurements(nats, lines, **same, details=details)
-        counts = counts_of(subject.corpus, subject.tokenizer)
-        tokens = np.concatenate([line.tokens.numpy() for line in lines])
-        for name, counted in (("uniform", counts.uniform), ("unigram", counts.unigram)):
-            floor = nats_of(counted(tokens))
+        rows = _measurements(nats, lines, **same)
+        for name, floor in _floors(subject, lines).items():
             rows += _measurements(floor, lines, **same, role="baseline", baseline=name)
         return rows
 
@@ -148,11 +151,24 @@ def _lines(subject: Subject, split: str) -> Iterator[Passage]:
     texts = [
         line
         for document in subject.corpus.documents(split)
-        for line in document.splitlines(keepends=True)
+        for line in lines_of(document)
         if line.strip() and not HEADING.fullmatch(line)
     ]
     for text, ids in zip(texts, subject.tokenizer.encode_many(texts), strict=True):
         yield Passage(torch.tensor(ids), words_in(text), len(text.encode()))
+
+
+def _floors(subject: Subject, lines: list[Passage]) -> dict[str, float]:
+    """Return the nats of counting; the bigram sees the left neighbour, which is never hidden."""
+    counts = counts_of(subject.corpus, subject.tokenizer)
+    end = subject.model.vocabulary.end
+    tokens = np.concatenate([line.tokens.numpy() for line in lines])
+    before = np.concatenate([pad(line.tokens[:-1], (1, 0), value=end).numpy() for line in lines])
+    return {
+        "uniform": nats_of(counts.uniform(tokens)),
+        "unigram": nats_of(counts.unigram(tokens)),
+        "bigram": nats_of(counts.bigram(before, tokens)),
+    }
 
 
 def _measurements(nats: float, lines: list[Passage], **same: Any) -> list[Measurement]:

@@ -13,7 +13,6 @@ from mlmclm.evaluation import Subject
 from mlmclm.evaluation.classification.features import encode
 from mlmclm.evaluation.classification.route import Material
 from mlmclm.models.presets import Knobs, build
-from mlmclm.objectives import CausalLM, MaskedLM
 from mlmclm.tokenization import load_tokenizer
 
 WORDS = [
@@ -98,7 +97,6 @@ def lab(tmp_path, tokenizer, corpus):
         fields = {
             "model": changes.pop("model", None) or untrained(), "untrained": untrained,
             "tokenizer": tokenizer, "corpus": corpus, "block": 32, "seed": 7,
-            "objective": CausalLM() if visibility is Visibility.CAUSAL else MaskedLM(),
             "folder": tmp_path / "run",
         }  # fmt: skip
         return Subject(**fields | changes)
@@ -113,6 +111,6 @@ def material(tokenizer):
     def of(spec):
         task = load_task(spec)
         encoded = {name: encode(tokenizer, s.texts, 32) for name, s in task.splits.items()}
-        return Material(spec, len(task.labels), task.splits, encoded)
+        return Material(len(task.labels), task.splits, encoded)
 
     return of

@@ -15,6 +15,7 @@ ROUTES = {
     "probe": (LinearProbe, {}),
     "fine_tuning": (FineTuning, {"epochs": 1, "learning_rates": (1e-3,), "batch_size": 16}),
 }
+UNPRETRAINED = {LinearProbe: "untrained, frozen", FineTuning: "from scratch"}
 
 
 @pytest.fixture(params=ROUTES)
@@ -25,11 +26,12 @@ def route(request):
 
 def test_each_task_has_the_run_and_its_baselines_in_one_column(route, toy, lab):
     one, two = toy("one", truth=0.5), toy("two", truth=0.3)
-    rows = route(tasks=(one, two), training_limit=50).measure(lab())
+    evaluator = route(tasks=(one, two), training_limit=50)
+    rows = evaluator.measure(lab())
     for spec, found in ((one, rows[:4]), (two, rows[4:])):
         assert [(each.role, each.baseline) for each in found] == [
             ("model", ""),
-            ("untrained", "from scratch"),
+            ("untrained", UNPRETRAINED[type(evaluator)]),
             ("baseline", "TF-IDF"),
             ("baseline", "majority class"),
         ]
@@ -47,9 +49,7 @@ def test_the_method_says_how_many_sentences_were_trained_on(route, toy, lab):
     spec = toy()
     for limit, trained in ((30, 30), (1000, 96), (None, 96)):
         row = route(tasks=(spec,), training_limit=limit).measure(lab())[0]
-        assert row.method.endswith(f" pooling, {trained} training sentences") or (
-            row.method.endswith(f" learning rates, {trained} training sentences")
-        )
+        assert f", {trained} training sentences, texts cut at 32 tokens" in row.method
 
 
 def test_only_the_training_split_is_limited_and_by_the_common_draw(route, toy, lab):
@@ -133,10 +133,10 @@ def test_a_pooling_that_does_not_exist_is_answered_with_the_nearest(route):
         route(pooling="maen")
 
 
-def test_a_task_that_does_not_exist_is_told_before_training(route, toy):
-    route(tasks=(toy(),)).check()
+def test_a_task_that_does_not_exist_is_told_before_training(route, toy, lab):
+    route(tasks=(toy(),)).check(lab())
     with pytest.raises(UserError, match=r"no task is called 'clinc15'; did you mean 'clinc150'"):
-        route(tasks=("mr", "clinc15")).check()
+        route(tasks=("mr", "clinc15")).check(lab())
 
 
 @pytest.mark.parametrize("option", ["training_limit", "max_tokens"])

@@ -43,8 +43,8 @@ def lab(tmp_path, monkeypatch):
     def of(objective):
         model = build("tiny", objective.visibility, tokenizer.vocabulary, 0).eval()
         return Subject(
-            model=model, untrained=lambda: model, tokenizer=tokenizer, objective=objective,
-            corpus=corpus, block=32, seed=0, folder=tmp_path,
+            model=model, untrained=lambda: model, tokenizer=tokenizer, corpus=corpus,
+            block=32, seed=0, folder=tmp_path,
         )  # fmt: skip
 
     return of
@@ -68,15 +68,19 @@ def test_known_durations_give_known_statistics(lab):
     gaps = [[0.5, 1, 2, 3], [0.7, 4, 5, 6], [0.9, 7, 8, 30]]
     runs = [Timed(tuple(np.cumsum(each).tolist()), (1,) * 4) for each in gaps]
     found = numbers(LeftToRightSpeed(new_tokens=4), runs, lab(CausalLM()))
+    each = [total / 4 for total in (6.5, 15.7, 45.9)]
     between = [1, 2, 3, 4, 5, 6, 7, 8, 30]  # the wait for the first token is none of them
     assert {name: each.value for name, each in found.items()} == {
         "time to first token": pytest.approx(0.7),
-        "time per token, median": pytest.approx(5.0),
-        "time per token, p90": pytest.approx(float(np.quantile(between, 0.9))),
+        "time per token, median": pytest.approx(15.7 / 4),
+        "time per token, p90": pytest.approx(float(np.quantile(each, 0.9))),
+        "time between tokens, median": pytest.approx(5.0),
+        "time between tokens, p90": pytest.approx(float(np.quantile(between, 0.9))),
         "throughput": pytest.approx(4 / 15.7),
         "forward passes": 4,
     }
-    assert found["time per token, median"].count == len(between)
+    assert found["time per token, median"].count == 3
+    assert found["time between tokens, median"].count == len(between)
     assert found["throughput"].details["totals_s"] == pytest.approx([6.5, 15.7, 45.9])
     assert found["throughput"].details["arrival"] == "one by one"
 
@@ -86,6 +90,7 @@ def test_where_all_tokens_arrive_together_each_costs_its_share_of_the_whole(lab)
     found = numbers(MaskPredictSpeed(), runs, lab(MaskedLM()))
     assert found["time to first token"].value == 2.0
     assert found["time per token, median"].value == 2.0 / 64
+    assert not [name for name in found if name.startswith("time between")]
     assert found["throughput"].value == 32.0
     assert found["forward passes"].value == 10
     assert found["throughput"].details["arrival"] == "all together"
@@ -116,11 +121,16 @@ def test_warming_up_ends_when_two_runs_agree_but_no_earlier_than_asked(totals, l
 def test_both_families_are_measured_by_one_protocol(name, objective, decoder, cache, lab):
     rows = EVALUATORS.get(name)(**SHORT).measure(lab(objective))
     short = "prompt 8, new {}, batch 1, greedy"
+    between = [
+        ("time between tokens, median", short.format(6), "s", "lower"),
+        ("time between tokens, p90", short.format(6), "s", "lower"),
+    ]
     assert [(each.metric, each.method, each.unit, each.better) for each in rows] == [
         ("time to first token", short.format(6), "s", "lower"),
         ("time per token, median", short.format(6), "s/token", "lower"),
         ("time per token, p90", short.format(6), "s/token", "lower"),
         ("forward passes", short.format(6), "passes", "lower"),
+        *(between if name == "left_to_right" else []),
         ("throughput", short.format(6), "tokens/s", "higher"),
         ("peak memory", short.format(6) + ", whole process", "MiB", "lower"),
         ("generation time", short.format(3), "s", "lower"),
@@ -129,7 +139,7 @@ def test_both_families_are_measured_by_one_protocol(name, objective, decoder, ca
     assert all(each.value > 0 and each.details["decoder"] == decoder for each in rows)
     assert {each.details["dtype"] for each in rows} == {"float32"}
     assert [each.details["new_tokens"] for each in rows[-2:]] == [3, 5]
-    memory = rows[5]
+    (memory,) = (each for each in rows if each.metric == "peak memory")
     assert memory.value == 3.0
     assert memory.details["before_generating_mib"] == 1.0
     assert memory.details["kv_cache_bytes_by_formula"] == cache

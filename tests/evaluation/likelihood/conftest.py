@@ -12,7 +12,6 @@ from mlmclm.attention import Visibility
 from mlmclm.corpora import Corpus
 from mlmclm.evaluation import Subject
 from mlmclm.models.token_model import TokenModel
-from mlmclm.objectives import CausalLM, MaskedLM
 from mlmclm.seeds import global_seed
 from mlmclm.tokenization import load_tokenizer
 
@@ -70,7 +69,6 @@ def lab(tmp_path, corpus, tokenizer):
             "model": changes.pop("model", None) or build(visibility, tokenizer.vocabulary),
             "untrained": lambda: build(visibility, tokenizer.vocabulary),
             "tokenizer": tokenizer, "corpus": corpus, "block": 32, "seed": 7,
-            "objective": CausalLM() if visibility is Visibility.CAUSAL else MaskedLM(),
             "folder": Path(tmp_path) / "run",
         }  # fmt: skip
         return Subject(**fields | changes)

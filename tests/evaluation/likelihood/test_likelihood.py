@@ -10,9 +10,10 @@ from mlmclm.evaluation.likelihood import CausalLikelihood, MaskedTokenLoss, Pseu
 
 ESTIMATORS = [
     (CausalLikelihood, Visibility.CAUSAL, "1/token", {"uniform", "unigram", "bigram"}),
-    (MaskedTokenLoss, Visibility.FULL, "1/target", {"uniform", "unigram", "context-free"}),
-    (PseudoPerplexity, Visibility.FULL, "1/token", {"uniform", "unigram"}),
-]
+    (MaskedTokenLoss, Visibility.FULL, "1/target",
+     {"uniform", "unigram", "bigram", "context-free"}),
+    (PseudoPerplexity, Visibility.FULL, "1/token", {"uniform", "unigram", "bigram"}),
+]  # fmt: skip
 both = pytest.mark.parametrize(("kind", "visibility", "unit", "floors"), ESTIMATORS)
 
 

@@ -118,3 +118,29 @@ def test_knowing_the_own_place_beats_knowing_frequencies(lab, draw, value):
     loss = {name: value(rows, "nats/target", baseline=name) for name in ("unigram", "context-free")}
     assert loss["context-free"] < loss["unigram"]
     assert value(rows, "share", baseline="context-free") > value(rows, "share", baseline="unigram")
+
+
+def test_the_bigram_baseline_sees_what_stands_left_and_counts_words_where_that_is_hidden(
+    lab, blocks, draw, value
+):
+    """Against a loop over blocks with the model's own masks, one target after the other."""
+    subject = lab.masked
+    vocabulary = subject.tokenizer.vocabulary
+    counts = counts_of(subject.corpus, subject.tokenizer)
+    everything = np.arange(vocabulary.size)
+    inputs, targets = whole(draw(0))
+    nats, hits = [], []
+    for row, time in torch.nonzero(targets != -100).tolist():
+        left = int(inputs[row, time - 1]) if time else vocabulary.mask
+        chances = (
+            counts.unigram(everything)
+            if left == vocabulary.mask
+            else counts.bigram(np.full(vocabulary.size, left), everything)
+        )
+        answer = int(targets[row, time])
+        nats.append(-np.log(chances[answer]))
+        hits.append(chances.argmax() == answer)
+    rows = MaskedTokenLoss().measure(subject)
+    assert value(rows, "nats/target", baseline="bigram") == pytest.approx(np.mean(nats))
+    assert value(rows, "share", baseline="bigram") == np.mean(hits)
+    assert 0 < np.mean(hits) < 1

@@ -1,10 +1,13 @@
+import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from mlmclm.corpora import Corpus
 from mlmclm.errors import UserError
+from mlmclm.evaluation.likelihood.counting import counts_of
 from mlmclm.evaluation.likelihood.pseudo_perplexity import PseudoPerplexity, one_mask_each
 
 
@@ -62,10 +65,23 @@ def test_the_sample_depends_on_its_seed_and_its_size_is_stated(lab):
     (method,) = {
         row.method for row in PseudoPerplexity(split="train", passages=10_000).measure(lab.masked)
     }
-    assert method == f"original, one mask at a time, {every} passages"
+    assert method == f"original, one mask at a time, {every} passages of 8 to 30 tokens, seed 0"
 
 
 def test_no_line_that_fits_is_an_error_that_says_what_was_looked_for(lab):
     short = Corpus("short", lab.masked.corpus.splits | {"test": (" the \n", " cat \n")})
     with pytest.raises(UserError, match="short/test has no line of 8 to 30 tokens"):
-        PseudoPerplexity().measure(lab.of(corpus=short))
+        PseudoPerplexity().check(lab.of(corpus=short))
+
+
+def test_the_bigram_baseline_sees_the_left_neighbour(lab, value):
+    subject, estimator = lab.masked, PseudoPerplexity(passages=4)
+    counts, end = counts_of(subject.corpus, subject.tokenizer), subject.tokenizer.vocabulary.end
+    nats = tokens = 0
+    for line in estimator.sample(subject):
+        ids = [end, *line.tokens.tolist()]
+        for before, token in itertools.pairwise(ids):
+            nats -= math.log(counts.bigram(np.array([before]), np.array([token]))[0])
+        tokens += len(line.tokens)
+    found = value(estimator.measure(subject), "1/token", baseline="bigram")
+    assert found == pytest.approx(math.exp(nats / tokens))
