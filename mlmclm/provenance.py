@@ -80,7 +80,12 @@ def _commit() -> str:
 @lru_cache
 def _versions() -> dict[str, str]:
     installed = {name: metadata.version(name) for name in RECORDED}
-    return {"python": platform.python_version(), "mlmclm": mlmclm.__version__, **installed}
+    return {
+        "python": platform.python_version(),
+        "mlmclm": mlmclm.__version__,
+        **installed,
+        "torch": torch.__version__,  # with the build, as in 2.13.0+cpu: a package may not tell it
+    }
 
 
 def device_name(device: torch.device | str) -> str:

@@ -31,7 +31,7 @@ class TrainingOptions(Strict):
     """How the rate falls to 0 after warm-up."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     """AdamW's decoupled decay; never on norms and biases."""
-    betas: tuple[Moment, Moment] = (0.9, 0.98)
+    betas: tuple[Moment, Moment] = (0.9, 0.999)
     """AdamW's moments."""
     clip: Positive = 1.0
     """Largest norm of a gradient."""

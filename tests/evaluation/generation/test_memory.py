@@ -22,7 +22,7 @@ def test_grouped_key_value_heads_keep_less(causal):
 @pytest.mark.slow
 def test_the_peak_is_that_of_a_process_of_its_own(causal, prompt):
     model = causal()
-    ballast = torch.ones(2**28)  # 1 GiB here, which the other process knows nothing of
+    ballast = torch.ones(2**29)  # 2 GiB here, which the other process knows nothing of
     found = peak_of(model, LeftToRightDecoder(), prompt[0].tolist(), 20)
     assert found.kv_cache == cache_bytes(model.network.config, 7 + 20 - 1, 4)
     assert 2**26 < found.before <= found.after < ballast.nbytes
