@@ -11,7 +11,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -140,6 +140,45 @@ def prepare(
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
+SETTLED_BY = {
+    "corpus": "corpus.name",
+    "tokenizer": "corpus.tokenizer",
+    "model": "model",
+    "pair": "pair",
+    "seed": "seeds",
+    "seeds": "seeds",
+    "metric": "evaluation.metrics",
+    "task": "evaluation.*.tasks",
+    **dict.fromkeys(("steps", "epochs", "tokens", "targets", "flops", "seconds"), "budget*"),
+}
+"""Option to the key of an experiment file that it sets."""
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """Refuse options that something else has settled, instead of passing over them.
+
+    Raises:
+        UserError: if one of them is on the command line.
+    """
+    for name in names:
+        if _given(context, name):
+            raise UserError(f"--{name.replace('_', '-')} has no effect {why}")
+
+
+def _refuse_doubled(context: typer.Context, sets: Sequence[str]) -> None:
+    """Refuse ``--set`` of what an option on the same command line sets too."""
+    from mlmclm.experiment import refuse_without_effect
+
+    for name, keys in SETTLED_BY.items():
+        if _given(context, name):
+            refuse_without_effect(sets, keys, f"beside --{name}, which says the same")
+
+
 def _overrides(
     sets: Sequence[str] | None, corpus: str, tokenizer: str, tasks: Sequence[str] | None
 ) -> list[str]:
@@ -169,6 +208,7 @@ def _budget(**amounts: float | None) -> dict[str, float]:
 
 @app.command()
 def pretrain(
+    context: typer.Context,
     objective: Annotated[str, typer.Option("--objective", help="mlm or clm; see mlmclm list.")],
     model: Model = "tiny",
     pair: Annotated[
@@ -199,17 +239,25 @@ def pretrain(
     set_: Sets = None,
 ) -> None:
     """Pretrain one model into a folder that Hugging Face opens."""
-    from mlmclm.experiment import default_experiment
+    from mlmclm.experiment import default_experiment, refuse_without_effect
     from mlmclm.run import pretrain_run
     from mlmclm.training.record import RECORD
 
+    _refuse_doubled(context, set_ or ())
+    refuse_without_effect(set_ or (), "seeds", "here: --seed says which")
+    refuse_without_effect(set_ or (), "evaluation*", "here: mlmclm evaluate measures")
     budget = _budget(
         steps=steps, epochs=epochs, tokens=tokens, targets=targets, flops=flops, seconds=seconds
     )
     sets = [f"budget.{unit}={amount}" for unit, amount in budget.items()]
-    sets += _overrides(set_, corpus, tokenizer, None)
+    sets += [*_overrides(set_, corpus, tokenizer, None), "evaluation.metrics=[]"]
     experiment = default_experiment(model, [objective], 1, pair, sets)
-    (arm,) = experiment.arms()
+    arm, *more = experiment.arms()
+    if more:
+        names = ", ".join(each.name for each in (arm, *more))
+        raise UserError(
+            f"pretrain trains one arm, but --set asks for {names}; mlmclm compare trains several"
+        )
     folder = output or Path("runs") / f"{experiment.name}-{arm.name}-seed{seed}"
     if not resume and (folder / "experiment.toml").is_file() and not (folder / RECORD).is_file():
         raise UserError(
@@ -248,6 +296,7 @@ def _print_table(
 
 @app.command()
 def evaluate(
+    context: typer.Context,
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
     metric: Metrics = None,
     task: Tasks = None,
@@ -256,38 +305,33 @@ def evaluate(
 ) -> None:
     """Measure runs; numbers that a run already has are not measured again."""
     from mlmclm.comparison import measure
-    from mlmclm.evaluation import EVALUATORS
     from mlmclm.experiment import default_experiment
-    from mlmclm.run import refusals
+    from mlmclm.run import check_run
 
+    _refuse_doubled(context, set_ or ())
+    _refuse_untrained(set_ or ())
     experiment = default_experiment(
         overrides=_overrides([*_metric_sets(metric), *(set_ or [])], "", "", task)
     )
     evaluators = experiment.arms()[0].evaluators
-    named = [each for each in evaluators if EVALUATORS.name_of(each) in (metric or ())]
     for run in runs:
-        for name, reason in (refusals(run, named) if named else {}).items():
-            raise UserError(f"--metric {name} does not exist for {run}: {reason}")
+        check_run(run, evaluators, metric or ())
     rows, curves = measure(runs, dict.fromkeys(runs, evaluators), "")
     _print_table(rows, curves, format_, None)
+
+
+def _refuse_untrained(sets: Sequence[str]) -> None:
+    """Refuse to set what only training depends on."""
+    from mlmclm.experiment import refuse_without_effect
+
+    why = "on finished runs, which are only measured: --set takes evaluation.… here"
+    refuse_without_effect(sets, "[!e]*", why)
 
 
 def _metric_sets(metrics: Sequence[str] | None) -> list[str]:
     import json
 
     return [f"evaluation.metrics={json.dumps(metrics)}"] if metrics else []
-
-
-def _refuse(context: typer.Context, names: Sequence[str], given: str) -> None:
-    """Refuse options that something else has settled, instead of passing over them.
-
-    Raises:
-        UserError: if one of them is on the command line.
-    """
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UserError(f"--{name} has no effect beside {given}, which settles it")
 
 
 @app.command()
@@ -323,6 +367,7 @@ def compare(
     from mlmclm import comparison
     from mlmclm.experiment import Experiment, default_experiment
 
+    _refuse_doubled(context, set_ or ())
     sets = _overrides([*_metric_sets(metric), *(set_ or [])], corpus, "", task)
     command = shlex.join(["mlmclm", *sys.argv[1:]])
     folders = [path for path in what or [] if path.is_dir()]
@@ -330,10 +375,10 @@ def compare(
         raise UserError(f"there is no run folder {next(p for p in what or [] if not p.is_dir())}")
     if what:
         fixed = ["objective", "model", "pair", "seeds", "smoke", *(["corpus"] if folders else [])]
-        _refuse(context, fixed, "folders of finished runs" if folders else "an experiment file")
+        settled = "folders of finished runs" if folders else "an experiment file"
+        _refuse(context, fixed, f"beside {settled}, which settles it")
     if folders:
-        if set_ and any(not each.strip().startswith("evaluation.") for each in set_):
-            raise UserError("finished runs are only measured: --set takes evaluation.… here")
+        _refuse_untrained(set_ or ())
         evaluators = default_experiment(overrides=sets).arms()[0].evaluators
         target = output or Path("results") / "-".join(["compare", *(path.name for path in folders)])
         rows, curves = comparison.compare_runs(folders, evaluators, target, command)
@@ -386,6 +431,7 @@ def predict(
 
 @app.command()
 def generate(
+    context: typer.Context,
     run: Run,
     prompt: Annotated[str, typer.Argument(help="Text to go on from; may be empty.")] = "",
     tokens: Annotated[int, typer.Option(help="New tokens.", min=1)] = 40,
@@ -400,6 +446,8 @@ def generate(
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Write on: left to right, or by Mask-Predict where everything is visible."""
+    from dataclasses import fields
+
     from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
     from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
     from mlmclm.evaluation.prediction import continue_text
@@ -410,6 +458,9 @@ def generate(
         MaskPredictDecoder(iterations=iterations),
     )
     model, tokenizer, _ = load_model(run)
+    for decoder in decoders:
+        if reason := decoder.refusal(model):
+            _refuse(context, (field.name for field in fields(decoder)), f"for {run}: {reason}")
     typer.echo(continue_text(model, tokenizer, prompt, tokens, decoders, seed))
 
 

@@ -19,7 +19,7 @@ from mlmclm.experiment import ArmConfig, Experiment
 from mlmclm.files import write_whole
 from mlmclm.report import write_report
 from mlmclm.results import CurvePoint
-from mlmclm.run import check, evaluate_run, locked, pretrain_run
+from mlmclm.run import check, check_run, evaluate_run, locked, pretrain_run
 from mlmclm.training.record import load_record
 
 logger = logging.getLogger(__name__)
@@ -159,8 +159,9 @@ def compare(
         finished = {}
         for number, run in enumerate(runs, 1):
             logger.info("run %d of %d: %s", number, len(runs), run.folder.name)
+            alike = [other.folder for other in runs if other.arm == run.arm]
             try:
-                pretrain_run(run.arm, run.seed, run.folder)
+                pretrain_run(run.arm, run.seed, run.folder, alike)
             except DivergedError as error:
                 failures.append(UserError(f"{run.folder}: {error}"))
             else:
@@ -182,6 +183,8 @@ def compare_runs(
         UserError: see `arm_names` and `compare`.
     """
     names = arm_names(folders)
+    for folder in folders:
+        check_run(folder, evaluators)
     failures: list[UserError] = []
     arms = {names[folder]: load_record(folder).provenance.config_hash for folder in folders}
     with _claimed(output, arms):
@@ -205,9 +208,21 @@ def _claimed(output: Path, arms: Mapping[str, str]) -> Iterator[None]:
         UserError: if it holds another experiment, or is in use; nothing in it is touched.
     """
     path = output / CLAIM
-    there = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    if there is None and (output / ROWS).is_file():
-        raise UserError(f"{output} holds results already, but not of a run of mlmclm compare here")
+    if output.exists() and not output.is_dir():
+        raise UserError(f"{output} is a file: choose another --output")
+    try:
+        there = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise UserError(
+            f"{path} is damaged ({error}); it says which comparison {output} holds: "
+            "choose another --output"
+        ) from error
+    strange = [] if there is not None else _contents(output)
+    if strange:
+        raise UserError(
+            f"{output} is not empty ({strange[0]}) and was not made by mlmclm compare: "
+            "choose another --output"
+        )
     if there is not None and there != dict(arms):
         raise UserError(
             f"{output} holds another comparison (arms {', '.join(there)}"
@@ -218,6 +233,12 @@ def _claimed(output: Path, arms: Mapping[str, str]) -> Iterator[None]:
     with locked(output):
         write_whole(path, json.dumps(arms, indent=2) + "\n")
         yield
+
+
+def _contents(folder: Path) -> list[str]:
+    """Return what a folder holds, hidden files apart."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path.name for path in found if not path.name.startswith("."))
 
 
 def write(output: Path, rows: Sequence[Row], points: Sequence[CurvePoint], command: str) -> None:

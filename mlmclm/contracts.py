@@ -10,6 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from torch import Tensor
 
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
 IGNORED = -100
 """Target of a position where nothing is predicted (the value that torch and transformers use)."""
 
@@ -28,7 +32,7 @@ class Vocabulary:
 
     @property
     def special(self) -> frozenset[int]:
-        """Ids that are never hidden, never drawn as a replacement and never generated."""
+        """Ids that are never hidden and never generated."""
         return frozenset({self.pad, self.end, self.mask})
 
 

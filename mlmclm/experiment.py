@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from importlib import resources
 from itertools import product
@@ -194,6 +195,23 @@ def override(mapping: Mapping[str, Any], text: str) -> Tables:
     return toml.assign(mapping, path, value)
 
 
+def refuse_without_effect(overrides: Iterable[str], keys: str, why: str) -> None:
+    """Refuse a ``--set`` of what a command does not look at, or has another option for.
+
+    Args:
+        overrides: ``KEY=VALUE`` each.
+        keys: pattern of the dotted keys that are refused, as in `fnmatch`.
+        why: end of the sentence that begins with "has no effect".
+
+    Raises:
+        UserError: for the first that fits the pattern.
+    """
+    for text in overrides:
+        key = ".".join(toml.assignment(text)[0])
+        if fnmatchcase(key, keys):
+            raise UserError(f"--set {key} has no effect {why}")
+
+
 def _table(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return a table of a file not yet checked; whatever is no table has nothing in it."""
     value = mapping.get(key)
@@ -345,12 +363,7 @@ def _objective(table: Tables, locate: Callable[[str], str]) -> Objective:
     name, options = table["name"], {key: table[key] for key in table if key != "name"}
     if name not in OBJECTIVES.names():
         raise UserError(f"{path}: {unknown('objective', str(name), OBJECTIVES.names())}")
-    try:
-        return checked(OBJECTIVES.get(name), options, "objective", locate)
-    except UserError as error:
-        # what an objective itself refuses, it calls by its place in a table of its own
-        own = re.compile(r"^objective(\.\w+)*", re.MULTILINE)
-        raise UserError(own.sub(lambda found: locate(found[0]), str(error))) from error
+    return checked(OBJECTIVES.get(name), options, "objective", locate)
 
 
 def _paired(pair: str, model: str, visibility: Visibility) -> str:

@@ -119,13 +119,13 @@ def check(arm: ArmConfig) -> None:
         seed=0,
         folder=Path(arm.name),
     )
-    _check_all(arm.evaluators, subject)
+    for evaluator in arm.evaluators:
+        _check(evaluator, subject)
 
 
-def _check_all(evaluators: Iterable[Evaluator], subject: Subject) -> None:
-    for evaluator in evaluators:
-        if evaluator.refusal(subject) is None:
-            evaluator.check(subject)
+def _check(evaluator: Evaluator, subject: Subject) -> None:
+    if evaluator.refusal(subject) is None:
+        evaluator.check(subject)
 
 
 # --- the folder of a run ------------------------------------------------------------------------
@@ -192,8 +192,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _refuse_full_disk(job: Pretraining, folder: Path) -> None:
-    """Weights, two moments and their predecessors: two checkpoints and the final weights."""
-    needed = 4 * job.build("eager").parameters_total * 7
+    """Three checkpoints of weights and two moments: the third is written before the first goes."""
+    needed = 4 * job.build("eager").parameters_total * 9
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise UserError(
@@ -272,8 +272,15 @@ def _record(arm: ArmConfig, seed: int, outcome: Outcome) -> RunRecord:
     )
 
 
-def pretrain_run(arm: ArmConfig, seed: int, folder: Path) -> RunRecord:
+def pretrain_run(arm: ArmConfig, seed: int, folder: Path, alike: Sequence[Path] = ()) -> RunRecord:
     """Train one run to its end, from its last checkpoint if it has one; do nothing if it is done.
+
+    Args:
+        arm: what to train.
+        seed: of weights, order and corruption.
+        folder: of the run.
+        alike: of runs that differ by seed only; precision, kernel and number of steps are taken
+            from the first that has chosen them.
 
     Raises:
         UserError: if the folder belongs to another run, is in use, or the disk is too full.
@@ -288,7 +295,9 @@ def pretrain_run(arm: ArmConfig, seed: int, folder: Path) -> RunRecord:
         job = job_of(arm, seed)
         _refuse_full_disk(job, folder)
         with _disk_errors(folder):
-            outcome = pretrain(job, folder, resume=True, label=f"{arm.name} seed {seed}")
+            outcome = pretrain(
+                job, folder, resume=True, label=f"{arm.name} seed {seed}", alike=alike
+            )
             record = _record(arm, seed, outcome)
             outcome.model.network.save_pretrained(folder)
             _text_of(arm).tokenizer.save(folder)
@@ -388,17 +397,31 @@ def _part(folder: Path, evaluator: Evaluator, record: RunRecord) -> Path:
     key = {
         "evaluator": name,
         "options": asdict(evaluator),
+        "inputs": evaluator.inputs_hash,
         "run": record.model_dump(mode="json", exclude={"budget": {"seconds"}}),
         "version": mlmclm.__version__,
     }
     return folder / EVALUATION / f"{name}-{content_hash(json.loads(json.dumps(key)))}.jsonl"
 
 
-def refusals(folder: Path, evaluators: Sequence[Evaluator]) -> dict[str, str]:
-    """Return, for each evaluator that does not fit the run, the reason."""
+def check_run(folder: Path, evaluators: Sequence[Evaluator], demanded: Iterable[str] = ()) -> None:
+    """See that a run opens and can be measured, before the first of several is.
+
+    Args:
+        folder: of a finished run.
+        evaluators: that will measure it, as far as they fit.
+        demanded: names of those that must fit.
+
+    Raises:
+        UserError: for the first thing that is wrong.
+    """
     subject, _ = load_subject(folder)
-    found = {EVALUATORS.name_of(each): each.refusal(subject) for each in evaluators}
-    return {name: reason for name, reason in found.items() if reason}
+    for evaluator in evaluators:
+        name = EVALUATORS.name_of(evaluator)
+        reason = evaluator.refusal(subject) if name in demanded else None
+        if reason is not None:
+            raise UserError(f"--metric {name} does not exist for {folder}: {reason}")
+        _check(evaluator, subject)
 
 
 def evaluate_run(
@@ -419,27 +442,42 @@ def evaluate_run(
         UserError: if the run cannot be opened or an option does not fit it.
     """
     record = load_record(folder)
-    parts = {evaluator: _part(folder, evaluator, record) for evaluator in evaluators}
+    parts: dict[Evaluator, Path] = {}
+    for evaluator in evaluators:
+        with _noted(failures):
+            parts[evaluator] = _part(folder, evaluator, record)
     missing = [evaluator for evaluator, part in parts.items() if not part.is_file()]
     if missing:
-        subject, _ = load_subject(folder)
-        _check_all(missing, subject)
-    for evaluator in missing:
-        name = EVALUATORS.name_of(evaluator)
-        if reason := evaluator.refusal(subject):
-            logger.info("%s: no %s, since %s", folder.name, name, reason)
-            continue
-        logger.info("%s: %s", folder.name, name)
-        try:
-            _measure(subject, record, evaluator, parts[evaluator])
-        except UserError as error:
-            if failures is None:
-                raise
-            failures.append(error)
+        with _noted(failures):
+            subject, _ = load_subject(folder)
+            fitting = []
+            for evaluator in missing:
+                reason = evaluator.refusal(subject)
+                if reason is not None:
+                    name = EVALUATORS.name_of(evaluator)
+                    logger.info("%s: no %s, since %s", folder.name, name, reason)
+                    continue
+                with _noted(failures):
+                    evaluator.check(subject)
+                    fitting.append(evaluator)
+            for evaluator in fitting:
+                with _noted(failures):
+                    _measure(subject, record, evaluator, parts[evaluator])
     rows = [training_row(folder, experiment or folder.name)]
     for part in filter(Path.is_file, parts.values()):
         rows += [replace_experiment(row, experiment or folder.name) for row in results.load(part)]
     return rows
+
+
+@contextmanager
+def _noted(failures: list[UserError] | None) -> Iterator[None]:
+    """Put what is wrong inside the block on a list, if there is one, instead of raising it."""
+    try:
+        yield
+    except UserError as error:
+        if failures is None:
+            raise
+        failures.append(error)
 
 
 def replace_experiment(row: Row, experiment: str) -> Row:
@@ -448,10 +486,11 @@ def replace_experiment(row: Row, experiment: str) -> Row:
 
 
 def _measure(subject: Subject, record: RunRecord, evaluator: Evaluator, part: Path) -> None:
+    logger.info("%s: %s", subject.folder.name, EVALUATORS.name_of(evaluator))
     provenance = collect(
         device(),
         str(subject.model.network.dtype).removeprefix("torch."),
-        record.provenance.kernel,
+        evaluator.kernel or record.provenance.kernel,
         record.provenance.data_hash,
         record.provenance.tokenizer_hash,
         record.provenance.config_hash,

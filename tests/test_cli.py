@@ -330,7 +330,7 @@ def test_check_resolves_and_estimates_without_training(place, monkeypatch):
         (["pretrain", "--objective", "mlm", "--steps", "1", "--tokens", "5"], "has one unit"),
         (["pretrain", "--objective", "mlm", "--set", "training.learning_rat=1"], "'learning_rate'"),
         (["pretrain", "--objective", "mlm", "--set", "arms.mlm.objective.mask_rate=15"],
-         "objective.mask_rate must be above 0 and at most 1, not 15"),
+         "objective.mask_rate must be at most 1, not 15"),
         (["compare", "--metric", "likelyhood"], "no metric is called 'likelyhood'; did you mean"),
         (["compare", "--task", "banking7", "--metric", "probe"], "did you mean 'banking77'?"),
         (["compare", "nowhere.toml"], "nowhere.toml"),
@@ -338,11 +338,29 @@ def test_check_resolves_and_estimates_without_training(place, monkeypatch):
         (["report", "nowhere"], "holds no rows.jsonl"),
         (["predict", "nowhere", "x"], "there is no run folder nowhere"),
         (["pretrain", "--objective", "mlm", "--set", "corpus.block=600"], "512 positions"),
+        (["pretrain", "--objective", "mlm", "--set", "search.'training.clip'=[1.0, 2.0]"],
+         "pretrain trains one arm, but --set asks for mlm-clip=1.0, mlm-clip=2.0"),
+        (["pretrain", "--objective", "mlm", "--set", "arms.b.objective.name=clm"],
+         "pretrain trains one arm, but --set asks for mlm, b"),
+        (["pretrain", "--objective", "mlm", "--set", "seeds=[3]"], "--seed says which"),
+        (["pretrain", "--objective", "mlm", "--set", "evaluation.metrics=[]"],
+         "mlmclm evaluate measures"),
+        (["pretrain", "--objective", "mlm", "--steps", "1", "--set", "budget.tokens=5"],
+         "--set budget.tokens has no effect beside --steps"),
+        (["compare", "--model", "mini", "--set", "model=tiny"], "beside --model"),
+        (["compare", "--task", "mr", "--set", "evaluation.probe.tasks=['subj']"], "beside --task"),
+        (["evaluate", "nowhere", "--set", "training.clip=2.0"],
+         "--set training.clip has no effect on finished runs"),
     ],
 )  # fmt: skip
 def test_wrong_input_is_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert message in refused("--quiet", *arguments)
+
+
+def test_options_of_the_other_decoder_are_refused_with_the_reason(runs):
+    assert "--iterations has no effect" in refused("generate", runs["clm"], "x", "--iterations", 3)
+    assert "--top-k has no effect" in refused("generate", runs["mlm"], "x", "--top-k", 3)
 
 
 def test_metrics_that_do_not_exist_for_a_run_are_refused_with_the_reason(runs):

@@ -245,7 +245,7 @@ def test_all_metrics_are_meant_where_none_is_named():
         ),
         ("mask_rate", "mask_rat", "unknown key arms.masked.objective.mask_rat; did you mean"),
         ("0.3}", "'0.3'}", "arms.masked.objective.mask_rate must be a number, not '0.3'"),
-        ("0.3}", "15}", "arms.masked.objective.mask_rate must be above 0 and at most 1, not 15"),
+        ("0.3}", "15}", "arms.masked.objective.mask_rate must be at most 1, not 15"),
         ('{name = "clm"}', '"clm"', "arms.causal.objective must be a table, not 'clm'"),
         ('{name = "clm"}', "{}", "arms.causal.objective.name is missing (known: clm, mlm"),
         ('objective = {name = "clm"}', "model = 'mini'", "arms.causal.objective is missing"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from mlmclm import seeds
 from mlmclm.corpora import bundled, tables
 from mlmclm.corpora.wikitext import lines_of
 from mlmclm.errors import UserError, unknown
+from mlmclm.provenance import content_hash
 from mlmclm.registry import Registry
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ class LabelledTask:
     """Names, in alphabetical order; a label's number is its place here."""
     splits: Mapping[str, LabelledSplit]
     """``train``, ``validation`` and ``test``."""
+
+    @cached_property
+    def hash(self) -> str:
+        """Hash of all texts and labels."""
+        splits = {name: [split.texts, split.labels] for name, split in self.splits.items()}
+        return content_hash({"labels": self.labels, "splits": splits})
 
 
 Source = Callable[[], LabelledTask]

@@ -39,6 +39,13 @@ class Evaluator(ABC):
 
     group: ClassVar[str]
     """``likelihood``, ``classification`` or ``generation``: what ``--metric`` can also name."""
+    kernel: ClassVar[str | None] = None
+    """Attention implementation that it switches to; None where it keeps that of training."""
+
+    @property
+    def inputs_hash(self) -> str:
+        """Hash of what it reads beside the run and its text: other inputs, other numbers."""
+        return ""
 
     def check(self, subject: Subject) -> None:  # noqa: B027 - some have nothing that can be wrong
         """Look for what the options name, and whether it fits, before anything is trained.

@@ -8,14 +8,14 @@ al. 2019, arXiv:1907.11692, section 4.1). Its loss is not a likelihood of the te
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from mlmclm.attention import Visibility
-from mlmclm.contracts import IGNORED, Batch, Vocabulary
-from mlmclm.errors import UserError
+from mlmclm.contracts import IGNORED, Batch, Share, Vocabulary
 from mlmclm.objectives.base import OBJECTIVES, Objective
 
 
@@ -27,26 +27,17 @@ class MaskedLM(Objective):
     visibility: ClassVar[Visibility] = Visibility.FULL
     loss_name: ClassVar[str] = "masked-token loss"
 
-    mask_rate: float = 0.15
+    mask_rate: Annotated[float, Field(gt=0, le=1)] = 0.15
     """Share of ordinary tokens that are chosen for prediction."""
-    mask_share: float = 0.8
+    mask_share: Share = 0.8
     """Share of the chosen that are shown as [MASK]."""
-    random_share: float = 0.1
+    random_share: Share = 0.1
     """Share of the chosen that are shown as a random token; the rest is shown as it is."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.mask_rate <= 1:
-            raise UserError(
-                f"objective.mask_rate must be above 0 and at most 1, not {self.mask_rate}"
-            )
-        for name in ("mask_share", "random_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(
-                    f"objective.{name} must be between 0 and 1, not {getattr(self, name)}"
-                )
         if self.mask_share + self.random_share > 1 + 1e-9:
-            raise UserError(
-                "objective.mask_share and objective.random_share must add up to at most 1, "
+            raise ValueError(
+                "mask_share and random_share must add up to at most 1, "
                 f"not {self.mask_share + self.random_share:g}"
             )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -123,8 +124,8 @@ class Curve(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Measure where a point is due."""
-        interval = max(1, state.max_steps // self.points)
-        if state.global_step % interval == 0 or state.global_step == state.max_steps:
+        due = {round(part * state.max_steps / self.points) for part in range(1, self.points + 1)}
+        if state.global_step in due:
             with self.watch.paused():
                 self._add(state.global_step, args.learning_rate)
 
@@ -175,6 +176,28 @@ class Divergence(TrainerCallback):
         if state.global_step % self.every == 0:
             loss = float(self.pretrainer.nats_seen)
             refuse_divergence(loss, state.global_step, args.learning_rate)
+
+
+class StepTimes(TrainerCallback):
+    """Seconds between the ends of steps, of a run that is made to time them only."""
+
+    def __init__(self, device: torch.device, most: float) -> None:
+        self.device = device
+        self.most = most
+        """Seconds after which no further step is begun."""
+        self.seconds: list[float] = []
+        self._last: float | None = None
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Note the time since the last step; the first one warms up."""
+        synchronize(self.device)
+        now = time.perf_counter()
+        if self._last is not None:
+            self.seconds.append(now - self._last)
+        self._last = now
+        control.should_training_stop = sum(self.seconds) >= self.most
 
 
 class Progress(TrainerCallback):

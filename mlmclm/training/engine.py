@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
-from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from mlmclm import seeds
 from mlmclm.contracts import IGNORED, Batch, Budget, LossSum, Vocabulary
@@ -25,19 +27,31 @@ from mlmclm.models.flops import Flops, training_flops
 from mlmclm.models.presets import Knobs, build
 from mlmclm.models.token_model import TokenModel
 from mlmclm.objectives import Objective
-from mlmclm.training.callbacks import Curve, Divergence, Interruption, Marker, Progress, Stopwatch
+from mlmclm.training.callbacks import (
+    Curve,
+    Divergence,
+    Interruption,
+    Marker,
+    Progress,
+    StepTimes,
+    Stopwatch,
+)
 from mlmclm.training.data import TrainingRows, collate
 from mlmclm.training.options import BudgetOptions, StepCost, TrainingOptions, steps_for
 from mlmclm.training.pretrainer import Pretrainer
-from mlmclm.training.probe import fastest, fastest_precision, seconds_of
+from mlmclm.training.probe import fastest, fastest_precision
 
 CHECKPOINTS = "checkpoints"
+SETTING = "setting.json"
 COMPLETE = "complete"
+TIMED_STEPS = 40
+TIMED_SECONDS = 10.0
+"""How long steps are timed, where a budget is given in seconds: whichever comes first."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the probe chose. Kept in the run folder, so that a resumed run uses the same."""
+    """What the probe chose. Kept in the run folder: resumed, or of other seed, it is the same."""
 
     precision: str
     kernel: str
@@ -131,19 +145,6 @@ def one_step(job: Pretraining, kernel: str, precision: torch.dtype) -> Callable[
     return step
 
 
-_KERNELS: dict[tuple[object, ...], str] = {}
-"""What was found fastest in this process: the seeds of an arm are trained alike."""
-
-
-def _fastest_kernel(job: Pretraining, precision: torch.dtype) -> str:
-    key = (job.model, job.objective, job.block, job.options, precision, job.device)
-    if key not in _KERNELS:
-        _KERNELS[key] = fastest(
-            ("sdpa", "eager"), lambda kernel: one_step(job, kernel, precision), job.device
-        )
-    return _KERNELS[key]
-
-
 def choose_setting(job: Pretraining) -> Setting:
     """Time what is left to ``auto``, and turn the budget into steps."""
     options = job.options
@@ -153,12 +154,22 @@ def choose_setting(job: Pretraining) -> Setting:
 
     kernel: str = options.kernel
     if kernel == "auto":
-        kernel = _fastest_kernel(job, precision)
-    seconds = None
-    if job.budget.unit == "seconds":
-        seconds = seconds_of(one_step(job, kernel, precision), job.device, repeats=5)
-    steps = steps_for(job.budget, job.step_cost(seconds))
-    return Setting(str(precision).removeprefix("torch."), kernel, steps)
+        kernel = fastest(
+            ("sdpa", "eager"), lambda kernel: one_step(job, kernel, precision), job.device
+        )
+    setting = Setting(str(precision).removeprefix("torch."), kernel, steps=TIMED_STEPS)
+    seconds = _seconds_per_step(job, setting) if job.budget.unit == "seconds" else None
+    return replace(setting, steps=steps_for(job.budget, job.step_cost(seconds)))
+
+
+def _seconds_per_step(job: Pretraining, setting: Setting) -> float:
+    """Return the median over some steps that are made as the run will make them, and forgotten."""
+    times = StepTimes(job.device, TIMED_SECONDS)
+    with TemporaryDirectory() as folder:
+        arguments = _arguments(job, setting, Path(folder), save="no")
+        pretrainer = Pretrainer(job.build(setting.kernel))
+        _trainer(job, setting, pretrainer, arguments, [times]).train()
+    return median(times.seconds)
 
 
 def validation_batches(job: Pretraining, blocks: Tensor, size: int = 32) -> Iterator[Batch]:
@@ -204,7 +215,9 @@ def last_checkpoint(folder: Path) -> Path | None:
     return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-def _arguments(job: Pretraining, setting: Setting, folder: Path) -> TrainingArguments:
+def _arguments(
+    job: Pretraining, setting: Setting, folder: Path, save: str = "steps"
+) -> TrainingArguments:
     options = job.options
     arguments = TrainingArguments(
         output_dir=str(folder / CHECKPOINTS),
@@ -222,7 +235,7 @@ def _arguments(job: Pretraining, setting: Setting, folder: Path) -> TrainingArgu
         bf16=setting.precision == "bfloat16",
         use_cpu=job.device.type == "cpu",
         train_sampling_strategy="sequential",
-        save_strategy="steps",
+        save_strategy=save,
         save_steps=max(1, math.ceil(setting.steps / options.checkpoints)),
         save_total_limit=2,
         logging_strategy="no",
@@ -247,16 +260,49 @@ class Outcome:
     setting: Setting
 
 
-def _setting_of(job: Pretraining, folder: Path) -> Setting:
-    path = folder / "setting.json"
-    if path.is_file():
-        return Setting(**json.loads(path.read_text(encoding="utf-8")))
-    setting = choose_setting(job)
-    write_whole(path, json.dumps(vars(setting)))
+def _setting_of(job: Pretraining, folder: Path, alike: Sequence[Path]) -> Setting:
+    chosen = (place / SETTING for place in (folder, *alike))
+    there = next((path for path in chosen if path.is_file()), None)
+    setting = choose_setting(job) if there is None else _load_setting(there)
+    write_whole(folder / SETTING, json.dumps(vars(setting)))
     return setting
 
 
-def pretrain(job: Pretraining, folder: Path, *, resume: bool = False, label: str = "") -> Outcome:
+def _load_setting(path: Path) -> Setting:
+    try:
+        return Setting(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}); without it, the run is begun with what is fastest now"
+        ) from error
+
+
+def _trainer(
+    job: Pretraining,
+    setting: Setting,
+    pretrainer: Pretrainer,
+    arguments: TrainingArguments,
+    callbacks: list[TrainerCallback],
+) -> Trainer:
+    trainer = Trainer(
+        model=pretrainer,
+        args=arguments,
+        train_dataset=job.rows(setting.steps),
+        data_collator=collate,
+        callbacks=callbacks,
+    )
+    trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is for results
+    return trainer
+
+
+def pretrain(
+    job: Pretraining,
+    folder: Path,
+    *,
+    resume: bool = False,
+    label: str = "",
+    alike: Sequence[Path] = (),
+) -> Outcome:
     """Train one run and leave its curve in ``folder/train.jsonl``.
 
     Args:
@@ -264,31 +310,26 @@ def pretrain(job: Pretraining, folder: Path, *, resume: bool = False, label: str
         folder: of the run; exists.
         resume: go on from the last checkpoint, if there is one.
         label: what the progress bar calls the run.
+        alike: folders of runs that differ by seed only, whose setting is taken over.
 
     Raises:
         KeyboardInterrupt: after Ctrl-C, with a checkpoint of the last finished step on disk.
         UserError: if the loss stops being a number, or the disk is full.
     """
-    setting = _setting_of(job, folder)
+    setting = _setting_of(job, folder, alike)
     pretrainer = Pretrainer(job.build(setting.kernel))
     watch = Stopwatch(pretrainer, job.flops, job.options.batch_size * job.block)
     validate = _validator(job, pretrainer, setting)
     interruption = Interruption()
-    trainer = Trainer(
-        model=pretrainer,
-        args=_arguments(job, setting, folder),
-        train_dataset=job.rows(setting.steps),
-        data_collator=collate,
-        callbacks=[
-            interruption,  # before the watch, which books the time where a checkpoint is due
-            watch,
-            Divergence(pretrainer, every=1 if job.device.type == "cpu" else 20),
-            Curve(watch, folder / "train.jsonl", validate, job.options.evaluations),
-            Progress(watch, label),
-            Marker(COMPLETE),
-        ],
-    )
-    trainer.remove_callback(PrinterCallback)  # it writes to stdout, which is for results
+    callbacks: list[TrainerCallback] = [
+        interruption,  # before the watch, which books the time where a checkpoint is due
+        watch,
+        Divergence(pretrainer, every=1 if job.device.type == "cpu" else 20),
+        Curve(watch, folder / "train.jsonl", validate, job.options.evaluations),
+        Progress(watch, label),
+        Marker(COMPLETE),
+    ]
+    trainer = _trainer(job, setting, pretrainer, _arguments(job, setting, folder), callbacks)
     start = last_checkpoint(folder) if resume else None
     with interruption.listening():
         trainer.train(resume_from_checkpoint=str(start) if start else None)

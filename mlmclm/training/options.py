@@ -7,13 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from mlmclm.contracts import Strict
+from mlmclm.contracts import Count, Positive, Share, Strict
 from mlmclm.errors import UserError
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Moment = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
 
 
 class TrainingOptions(Strict):

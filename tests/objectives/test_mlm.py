@@ -7,7 +7,6 @@ from transformers import BertConfig, BertForMaskedLM
 from mlmclm import seeds
 from mlmclm.attention import Visibility
 from mlmclm.contracts import IGNORED, Vocabulary
-from mlmclm.errors import UserError
 from mlmclm.models.token_model import TokenModel
 from mlmclm.objectives import MaskedLM
 
@@ -76,15 +75,7 @@ def test_loss_is_that_of_bert_with_labels():
     torch.testing.assert_close(ours / (batch.targets != IGNORED).sum(), theirs)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mask_rate": 15}, "objective.mask_rate must be above 0 and at most 1, not 15"),
-        ({"mask_rate": 0}, "objective.mask_rate must be above 0"),
-        ({"mask_share": -0.1}, "objective.mask_share must be between 0 and 1"),
-        ({"mask_share": 0.9, "random_share": 0.2}, "must add up to at most 1, not 1.1"),
-    ],
-)
-def test_impossible_options_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        MaskedLM(**options)
+def test_shares_that_add_up_to_more_than_one_are_refused():
+    MaskedLM(mask_share=0.9, random_share=0.1)
+    with pytest.raises(ValueError, match=r"must add up to at most 1, not 1\.1"):
+        MaskedLM(mask_share=0.9, random_share=0.2)

@@ -3,20 +3,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 
 import pytest
 import torch
 from torch.nn import functional
-from transformers import Trainer
+from transformers import Trainer, TrainerControl, TrainerState
 
 from mlmclm import seeds
 from mlmclm.contracts import IGNORED, Vocabulary
 from mlmclm.errors import UserError
 from mlmclm.objectives import CausalLM, MaskedLM
 from mlmclm.training import engine
-from mlmclm.training.callbacks import Curve
+from mlmclm.training.callbacks import Curve, StepTimes
 from mlmclm.training.data import TrainingRows
 from mlmclm.training.engine import (
+    SETTING,
     Pretraining,
     choose_setting,
     last_checkpoint,
@@ -224,7 +226,41 @@ def test_tied_weights_are_saved_once_and_come_back(tmp_path):
         assert torch.equal(value, other.model.network.state_dict()[name])
 
 
-def test_seconds_become_steps_by_measuring_one(monkeypatch):
+def test_seconds_become_steps_by_the_median_step_of_a_run_that_is_forgotten(monkeypatch):
     task = Pretraining(**{**vars(job()), "budget": BudgetOptions(seconds=30)})
-    monkeypatch.setattr(engine, "seconds_of", lambda *args, **kwargs: 0.25)
+    timed = []
+
+    def gather(self, *args, **kwargs):
+        timed.append(self)
+        self.seconds += [0.25, 0.25, 9.0]
+
+    monkeypatch.setattr(StepTimes, "on_train_end", gather, raising=False)
+    monkeypatch.setattr(StepTimes, "on_step_end", lambda *args, **kwargs: None)
     assert choose_setting(task).steps == 120
+    assert len(timed) == 1
+
+
+def test_timing_ends_with_the_steps_or_the_seconds(monkeypatch):
+    control, clock = TrainerControl(), iter([0.0, 1.0, 3.0, 9.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    times = StepTimes(torch.device("cpu"), most=4.0)
+    stopped = []
+    for _ in range(4):
+        times.on_step_end(None, TrainerState(), control)
+        stopped.append(control.should_training_stop)
+    assert times.seconds == [1.0, 2.0, 6.0]
+    assert stopped == [False, False, False, True]
+
+
+def test_a_seed_trains_with_the_setting_that_another_has_chosen(tmp_path, monkeypatch):
+    first, second = tmp_path / "0", tmp_path / "1"
+    for folder in (first, second):
+        folder.mkdir()
+    pretrain(job(), first)
+    monkeypatch.setattr(engine, "choose_setting", None)
+    outcome = pretrain(job(seed=1), second, alike=[tmp_path / "none", first])
+    assert (second / SETTING).read_text() == (first / SETTING).read_text()
+    assert vars(outcome.setting) == json.loads((first / SETTING).read_text())
+    (second / SETTING).write_text("{")
+    with pytest.raises(UserError, match=r"setting.json is damaged"):
+        pretrain(job(seed=1), second)

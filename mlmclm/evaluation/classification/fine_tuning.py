@@ -10,14 +10,15 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from mlmclm import seeds
-from mlmclm.errors import UserError
+from mlmclm.contracts import Count, Positive
 from mlmclm.evaluation.base import EVALUATORS, Subject
 from mlmclm.evaluation.classification.baselines import Outcome, accuracy
 from mlmclm.evaluation.classification.features import (
@@ -91,22 +92,14 @@ class FineTuning(Route):
 
     unpretrained: ClassVar[str] = "from scratch"
 
-    learning_rates: tuple[float, ...] = (1e-3, 3e-3)
+    learning_rates: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1e-3, 3e-3)
     """Peaks that are tried on validation, the same for every arm."""
-    epochs: int = 3
+    epochs: Count = 3
     """Passes over the training sentences."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Sentences per step."""
-    seeds: int = 1
+    seeds: Count = 1
     """Fine-tuning seeds per run; the value is their mean, each one stands in the details."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("epochs", "batch_size", "seeds"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.learning_rates or min(self.learning_rates) <= 0:
-            raise UserError(f"learning_rates must be above 0, not {list(self.learning_rates)}")
 
     @property
     def method(self) -> str:

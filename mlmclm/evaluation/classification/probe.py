@@ -6,11 +6,12 @@ What a linear layer can read off the representation as it is; the trunk is not t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
 from sklearn.preprocessing import StandardScaler
 
-from mlmclm.errors import UserError
+from mlmclm.contracts import Positive
 from mlmclm.evaluation.base import EVALUATORS, Subject
 from mlmclm.evaluation.classification.baselines import Outcome, best_linear
 from mlmclm.evaluation.classification.features import POOLINGS, pooled
@@ -25,13 +26,8 @@ class LinearProbe(Route):
 
     unpretrained: ClassVar[str] = "untrained, frozen"
 
-    penalties: tuple[float, ...] = (0.0001, 0.001, 0.01, 0.1, 1.0)
+    penalties: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
     """Inverse penalties C that are tried on validation."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.penalties or min(self.penalties) <= 0:
-            raise UserError(f"penalties must be above 0, not {list(self.penalties)}")
 
     @property
     def method(self) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
 
 from mlmclm.contracts import Measurement, Role
 from mlmclm.corpora.labelled import LabelledSplit, load_task
-from mlmclm.errors import UserError
+from mlmclm.errors import UserError, unknown
 from mlmclm.evaluation.base import Evaluator, Subject
 from mlmclm.evaluation.classification import baselines
 from mlmclm.evaluation.classification.features import (
@@ -20,9 +22,19 @@ from mlmclm.evaluation.classification.features import (
     part_of,
 )
 from mlmclm.models.token_model import TokenModel
+from mlmclm.provenance import content_hash
 
 WORD_PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 """Inverse penalties tried for TF-IDF."""
+
+
+SeveralOrNone = Annotated[int, Field(ge=2)] | None
+
+
+def _known_pooling(name: str) -> str:
+    if name not in POOLINGS.names():
+        raise ValueError(str(unknown("pooling", name, POOLINGS.names())))
+    return name
 
 
 @dataclass(frozen=True)
@@ -47,21 +59,14 @@ class Route(Evaluator):
     unpretrained: ClassVar[str]
     """What the same route is called without pretraining."""
 
-    tasks: tuple[str, ...] = ("mr", "clinc150")
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] = ("mr", "clinc150")
     """Names of tasks, ``NAME=FOLDER`` or hub data sets."""
-    pooling: str = "mean"
+    pooling: Annotated[str, AfterValidator(_known_pooling)] = "mean"
     """Which state stands for the text: first, last (no padding) or mean."""
-    training_limit: int | None = 1000
-    """Training sentences, the same for every run; all of them where it is left out of the call."""
-    max_tokens: int | None = None
+    training_limit: SeveralOrNone = 1000
+    """Training sentences, the same for every run; all of them where there are fewer."""
+    max_tokens: SeveralOrNone = None
     """Longer texts are cut and counted; the training block where it is not given."""
-
-    def __post_init__(self) -> None:
-        POOLINGS.get(self.pooling)
-        for name in ("training_limit", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 2:
-                raise UserError(f"{name} must be at least 2, not {value}")
 
     def check(self, subject: Subject) -> None:
         """Read all tasks once, and see that no two would stand under one name in a table."""
@@ -71,6 +76,11 @@ class Route(Evaluator):
             if name in specs:
                 raise UserError(f"two tasks are called {name!r}: {specs[name]} and {spec}")
             specs[name] = spec
+
+    @property
+    def inputs_hash(self) -> str:
+        """Hash of the tasks: a folder may hold other sentences than last time."""
+        return content_hash({spec: load_task(spec).hash for spec in self.tasks})
 
     def refusal(self, subject: Subject) -> str | None:
         """Every trunk has hidden states, so every run can be measured."""
@@ -102,7 +112,7 @@ class Route(Evaluator):
         return Material(len(task.labels), splits, encoded)
 
     def _task(self, subject: Subject, spec: str) -> list[Measurement]:
-        material = self._material(subject, spec)
+        task, material = load_task(spec), self._material(subject, spec)
         common = Measurement(
             metric="accuracy",
             method=(
@@ -113,7 +123,8 @@ class Route(Evaluator):
             better="higher",
             value=0.0,
             count=len(material.splits["test"]),
-            data=f"{load_task(spec).name}/test",
+            data=f"{task.name}/test",
+            details={"task_hash": task.hash},
         )
         return [
             self._of(subject.model, material, subject, common),
@@ -133,7 +144,9 @@ class Route(Evaluator):
         baseline: str = "",
     ) -> Measurement:
         outcome, details = self.outcome(model, material, subject)
-        details |= {
+        details = {
+            **common.details,
+            **details,
             "validation_accuracy": outcome.validation,
             "constant_output": outcome.constant,
             "truncated_texts": material.truncated,
@@ -152,6 +165,7 @@ class Route(Evaluator):
                 role="baseline",
                 baseline="TF-IDF",
                 details={
+                    **common.details,
                     "C": words.chosen,
                     "validation_accuracy": words.validation,
                     "constant_output": words.constant,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from mlmclm import seeds
-from mlmclm.contracts import Measurement
+from mlmclm.contracts import Count, Measurement
 from mlmclm.corpora.packing import token_stream
 from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
@@ -37,8 +37,6 @@ STABLE = 1.2
 """Warm-up ends when two runs in a row differ by less than this factor."""
 MOST_WARM_UPS = 8
 MIB = 2**20
-KERNEL = "sdpa"
-"""Attention implementation while time runs: the same for all runs, however they were trained."""
 CONTENTS = {
     False: ("whole process", "all resident memory, Python and libraries included,"),
     True: ("device memory", "what torch allocated on the device,"),
@@ -118,25 +116,18 @@ class Speed(Evaluator):
     """Seconds of one decoder, batch 1, warm-up left out."""
 
     group: ClassVar[str] = "generation"
+    kernel: ClassVar[str | None] = "sdpa"
 
-    prompt_tokens: int = 32
+    prompt_tokens: Count = 32
     """First tokens of a validation document, the end token before it being one."""
-    new_tokens: int = 64
+    new_tokens: Count = 64
     """How many are written; nothing stops earlier."""
-    lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
+    lengths: tuple[Count, ...] = (16, 32, 64, 128, 256)
     """Numbers of new tokens for the curve of time against length."""
-    repeats: int = 5
+    repeats: Count = 5
     """Timed runs of each length."""
-    warm_up: int = 2
+    warm_up: Count = 2
     """Untimed runs at least; more until two in a row agree."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            values = value if isinstance(value, tuple) else (value,)
-            if any(each < 1 for each in values if not isinstance(each, bool)):
-                place = f"evaluation.{EVALUATORS.name_of(self)}.{name}"
-                found = list(value) if isinstance(value, tuple) else value
-                raise UserError(f"{place} must be at least 1, not {found}")
 
     @property
     @abstractmethod
@@ -144,24 +135,26 @@ class Speed(Evaluator):
         """What is timed."""
 
     def refusal(self, subject: Subject) -> str | None:
-        """Return why the decoder or the lengths do not fit the run."""
-        longest = self.prompt_tokens + max(self.new_tokens, *self.lengths, 0)
-        if longest > subject.model.positions:
-            return (
-                f"{longest} tokens with the prompt are more than the model's "
-                f"{subject.model.positions} positions"
-            )
+        """Return why the decoder does not fit the run."""
         return self.decoder.refusal(subject.model)
 
     def check(self, subject: Subject) -> None:
-        """See that there is a prompt."""
+        """See that there is a prompt, and room for it and the longest text behind it."""
         self._prompt(subject)
+        longest, room = max(self.new_tokens, *self.lengths, 0), subject.model.positions
+        if self.prompt_tokens + longest > room:
+            name = "new_tokens" if longest == self.new_tokens else "lengths"
+            raise UserError(
+                f"evaluation.{EVALUATORS.name_of(self)}.{name} asks for {longest} tokens behind a "
+                f"prompt of {self.prompt_tokens}, but the model has {room} positions: use at most "
+                f"{room - self.prompt_tokens}"
+            )
 
     def measure(self, subject: Subject) -> list[Measurement]:
         """Time the decoder at one length in detail, and at several in total."""
         prompt = self._prompt(subject)
         lengths = sorted({self.new_tokens, *self.lengths})
-        with _kernel(subject.model, KERNEL):
+        with _kernel(subject.model, str(self.kernel)):
             runs = {length: self._runs(subject, prompt, length) for length in lengths}
             return [
                 *self._in_detail(runs[self.new_tokens], subject),
@@ -215,7 +208,6 @@ class Speed(Evaluator):
                 "decoder": self.decoder.describe(subject.model),
                 "threads": torch.get_num_threads(),
                 "dtype": str(subject.model.network.dtype).removeprefix("torch."),
-                "kernel": KERNEL,
                 "new_tokens": length,
             },
         )
@@ -308,7 +300,7 @@ class LeftToRightSpeed(Speed):
 class MaskPredictSpeed(Speed):
     """Seconds of writing by Mask-Predict; all tokens arrive together."""
 
-    iterations: int = 10
+    iterations: Count = 10
     """Passes over the whole text."""
 
     @property

@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from mlmclm.attention import Visibility
-from mlmclm.contracts import IGNORED, Measurement, Passage, perplexity
+from mlmclm.contracts import IGNORED, Count, Measurement, Passage, perplexity
 from mlmclm.corpora.packing import passages
 from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
@@ -90,21 +90,15 @@ class CausalLikelihood(Evaluator):
 
     group: ClassVar[str] = "likelihood"
 
-    context: int | None = None
+    context: Count | None = None
     """Most tokens that a prediction sees; the training block where none is given."""
-    stride: int | None = None
+    stride: Count | None = None
     """Tokens by which windows move on; half the context where none is given."""
     split: Literal["train", "validation", "test"] = "test"
-    batch_size: int = 32
+    batch_size: Count = 32
     """Windows per forward pass. Changes speed and memory, never the value."""
-    limit: int | None = None
+    limit: Count | None = None
     """Documents to score, from the first on; all where none is given. Part of the method."""
-
-    def __post_init__(self) -> None:
-        for name in ("context", "stride", "batch_size", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"evaluation.causal.{name} must be at least 1, not {value}")
 
     def refusal(self, subject: Subject) -> str | None:
         """Refuse models that see ahead: their predictions are no factors of a likelihood."""

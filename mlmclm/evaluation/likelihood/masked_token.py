@@ -17,20 +17,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from safetensors.numpy import save
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from mlmclm import seeds
 from mlmclm.attention import Visibility
-from mlmclm.contracts import IGNORED, Batch, Measurement, Vocabulary, perplexity
+from mlmclm.contracts import IGNORED, Batch, Count, Measurement, Vocabulary, perplexity
 from mlmclm.corpora.packing import Packed, pack, token_stream
-from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
 from mlmclm.evaluation.likelihood.counting import ContextFree, Tokens, counts_of, nats_of
 from mlmclm.evaluation.likelihood.precision import checked_nats, full_precision
@@ -128,26 +128,15 @@ class MaskedTokenLoss(Evaluator):
 
     group: ClassVar[str] = "likelihood"
 
-    mask_rate: float = 0.15
+    mask_rate: Annotated[float, Field(gt=0, le=1)] = 0.15
     """Share of ordinary tokens that are asked for; the same for all models, however trained."""
     split: Literal["train", "validation", "test"] = "test"
     seed: int = 0
     """Of the masks, not of the run."""
-    batch_size: int = 32
+    batch_size: Count = 32
     """Blocks per forward pass. Changes speed and memory, never the value."""
-    limit: int | None = None
+    limit: Count | None = None
     """Blocks to score, from the first on; all where none is given. Part of the method."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.mask_rate <= 1:
-            raise UserError(
-                "evaluation.masked_token.mask_rate must be above 0 and at most 1, "
-                f"not {self.mask_rate}"
-            )
-        for name in ("batch_size", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"evaluation.masked_token.{name} must be at least 1, not {value}")
 
     @property
     def rule(self) -> MaskedLM:

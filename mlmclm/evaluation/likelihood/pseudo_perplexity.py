@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 
 from mlmclm import seeds
 from mlmclm.attention import Visibility
-from mlmclm.contracts import IGNORED, Batch, Measurement, Passage, Vocabulary, perplexity
+from mlmclm.contracts import IGNORED, Batch, Count, Measurement, Passage, Vocabulary, perplexity
 from mlmclm.corpora import lines_of, words_in
 from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
@@ -65,21 +65,13 @@ class PseudoPerplexity(Evaluator):
 
     group: ClassVar[str] = "likelihood"
 
-    passages: int = 32
+    passages: Count = 32
     """Lines to draw; all that fit where there are fewer."""
     split: Literal["train", "validation", "test"] = "test"
     seed: int = 0
     """Of the draw of lines, not of the run."""
-    rows: int = 64
+    rows: Count = 64
     """Masked copies per forward pass. Changes speed and memory, never the value."""
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "rows"):
-            value = getattr(self, name)
-            if value < 1:
-                raise UserError(
-                    f"evaluation.pseudo_perplexity.{name} must be at least 1, not {value}"
-                )
 
     def refusal(self, subject: Subject) -> str | None:
         """Refuse models that do not see to the right of a hidden token."""

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from mlmclm.attention import Visibility
-from mlmclm.errors import UserError
 from mlmclm.evaluation.classification import FineTuning
 from mlmclm.evaluation.classification.baselines import Outcome
 from mlmclm.evaluation.classification.features import POOLINGS, Encoded
@@ -138,18 +137,3 @@ def test_several_seeds_give_their_mean_and_each_value(monkeypatch):
     assert details == {"accuracies": [0.5, 0.9], "learning_rates": [1e-3, 3e-3]}
     assert len(set(seeds)) == 2
     assert "mean of 2 fine-tuning seeds" in evaluator.method
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": 0}, "epochs must be at least 1, not 0"),
-        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
-        ({"seeds": 0}, "seeds must be at least 1, not 0"),
-        ({"learning_rates": ()}, r"learning_rates must be above 0, not \[\]"),
-        ({"learning_rates": (1e-3, 0.0)}, r"learning_rates must be above 0, not \[0.001, 0.0\]"),
-    ],
-)
-def test_options_out_of_range_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        FineTuning(**options)

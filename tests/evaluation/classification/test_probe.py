@@ -7,7 +7,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mlmclm.attention import Visibility
-from mlmclm.errors import UserError
 from mlmclm.evaluation.classification import LinearProbe
 from mlmclm.evaluation.classification.features import mean, pooled
 
@@ -56,9 +55,3 @@ def test_the_pooling_asked_for_is_the_one_used(toy, lab):
         for pooling in ("first", "mean")
     }
     assert values["first"] < 0.7 < values["mean"]  # what is first sees the end token only
-
-
-@pytest.mark.parametrize("penalties", [(), (0.1, 0.0), (-1.0,)])
-def test_penalties_that_are_none_are_refused(penalties):
-    with pytest.raises(UserError, match="penalties must be above 0, not"):
-        LinearProbe(penalties=penalties)

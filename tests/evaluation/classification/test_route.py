@@ -128,19 +128,7 @@ def test_every_run_can_be_measured(route, lab):
     assert route().refusal(lab(Visibility.CAUSAL)) is None
 
 
-def test_a_pooling_that_does_not_exist_is_answered_with_the_nearest(route):
-    with pytest.raises(UserError, match=r"no pooling is called 'maen'; did you mean 'mean'"):
-        route(pooling="maen")
-
-
 def test_a_task_that_does_not_exist_is_told_before_training(route, toy, lab):
     route(tasks=(toy(),)).check(lab())
     with pytest.raises(UserError, match=r"no task is called 'clinc15'; did you mean 'clinc150'"):
         route(tasks=("mr", "clinc15")).check(lab())
-
-
-@pytest.mark.parametrize("option", ["training_limit", "max_tokens"])
-def test_fewer_than_two_sentences_or_tokens_are_refused(option, route):
-    route(**{option: 2})
-    with pytest.raises(UserError, match=f"{option} must be at least 2, not 1"):
-        route(**{option: 1})

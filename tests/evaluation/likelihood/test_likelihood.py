@@ -61,18 +61,3 @@ def test_a_model_that_diverged_is_an_error_and_no_number(kind, visibility, unit,
     torch.nn.init.constant_(subject.model.network.get_output_embeddings().weight, torch.nan)
     with pytest.raises(UserError, match="not a number"):
         kind().measure(subject)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (CausalLikelihood, {"context": 0}, r"causal\.context must be at least 1, not 0"),
-        (CausalLikelihood, {"stride": -1}, r"causal\.stride must be at least 1"),
-        (MaskedTokenLoss, {"mask_rate": 15}, r"masked_token\.mask_rate .* at most 1, not 15"),
-        (MaskedTokenLoss, {"limit": 0}, r"masked_token\.limit must be at least 1"),
-        (PseudoPerplexity, {"rows": 0}, r"pseudo_perplexity\.rows must be at least 1"),
-    ],
-)
-def test_impossible_options_are_named(kind, options, message):
-    with pytest.raises(UserError, match=message):
-        kind(**options)
