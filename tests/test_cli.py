@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,10 @@ from typer.testing import CliRunner
 
 from mlmclm import run
 from mlmclm.cli import app
+from mlmclm.corpora.labelled import load_task
+from mlmclm.errors import DivergedError, UserError
 from mlmclm.evaluation.generation.memory import Peak
+from mlmclm.evaluation.likelihood.causal import CausalLikelihood
 from mlmclm.run import load_model
 
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "under", "mat", "and", "it", "saw", "old"]
@@ -260,6 +264,100 @@ def test_an_interrupted_compare_goes_on(place, tmp_path, monkeypatch):
     call(*command)
     assert first.stat().st_mtime_ns == stamp
     assert (tmp_path / "r" / "report.html").is_file()
+
+
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_a_folder_that_compare_did_not_make_is_left_alone(place, tmp_path):
+    stranger, damaged, file = tmp_path / "stranger", tmp_path / "damaged", tmp_path / "file"
+    for folder, name in ((stranger, "report.html"), (damaged, "arms.json")):
+        folder.mkdir()
+        (folder / name).write_text("mine", encoding="utf-8")
+    file.write_text("mine", encoding="utf-8")
+    command = ["compare", place / "quick.toml", "--metric", "masked_token", "--output"]
+    assert "is not empty (report.html) and was not made by" in refused("-q", *command, stranger)
+    assert "arms.json is damaged" in refused("-q", *command, damaged)
+    assert "file is a file: choose another" in refused("-q", *command, file)
+    assert [path.name for path in stranger.iterdir()] == ["report.html"]
+    assert [path.name for path in damaged.iterdir()] == ["arms.json"]
+    assert (stranger / "report.html").read_text("utf-8") == file.read_text("utf-8") == "mine"
+
+
+def test_another_comparison_in_the_folder_is_left_alone(place, results):
+    before = (results / "rows.jsonl").read_bytes()
+    command = ["-q", "compare", place / "quick.toml", "--output", results]
+    found = refused(*command, "--set", "training.clip=0.5")
+    assert "holds another comparison (arms mlm, clm, of other options)" in found
+    with run.locked(results):
+        assert "is in use by another mlmclm process" in refused(*command)
+    assert (results / "rows.jsonl").read_bytes() == before
+
+
+def test_an_arm_that_diverges_does_not_take_the_others_table(place, tmp_path, monkeypatch):
+    original = run.pretrain
+
+    def causal_diverges(job, *args, **kwargs):
+        if job.objective.options == {}:
+            raise DivergedError("training diverged")
+        return original(job, *args, **kwargs)
+
+    monkeypatch.setattr(run, "pretrain", causal_diverges)
+    output = tmp_path / "r"
+    result = call(
+        "compare", place / "quick.toml", "--output", output, "--metric", "likelihood", code=2
+    )
+    assert "not in the table:" in result.stderr
+    assert "clm-seed1: training diverged" in result.stderr
+    assert {row["arm"] for row in rows_of(output)} == {"mlm"}
+
+
+def test_a_measure_that_fails_does_not_take_the_others_rows(place, tmp_path, monkeypatch):
+    def fails(self, subject):
+        raise UserError("it cannot be measured")
+
+    output = tmp_path / "r"
+    command = ["compare", place / "quick.toml", "--output", output, "--metric", "likelihood"]
+    with monkeypatch.context() as patch:
+        patch.setattr(CausalLikelihood, "measure", fails)
+        assert "it cannot be measured" in call(*command, code=2).stderr
+    metrics = {row["metric"] for row in rows_of(output)}
+    assert "masked-token loss" in metrics
+    assert "negative log-likelihood" not in metrics
+    call(*command)
+    assert "negative log-likelihood" in {row["metric"] for row in rows_of(output)}
+
+
+def test_evaluate_measures_nothing_where_one_run_cannot_be_measured(runs, monkeypatch):
+    monkeypatch.setattr(run, "_measure", None)
+    wrong = ["--metric", "likelihood", "--set", "evaluation.causal.context=600"]
+    found = refused("-q", "evaluate", runs["mlm"], runs["clm"], *wrong)
+    assert "evaluation.causal.context is 600, but clm has only 512 positions" in found
+
+
+def test_a_task_that_holds_other_sentences_is_measured_again(runs, place, tmp_path):
+    task = tmp_path / "task"
+    shutil.copytree(place / "task", task)
+    command = ["evaluate", runs["clm"], "--metric", "probe", "--task", f"toy={task}"]
+
+    def accuracies():
+        load_task.cache_clear()  # as in another process
+        out = call("-q", *command, "--format", "csv").stdout
+        return [line for line in out.splitlines() if line.startswith("Classification")]
+
+    first = accuracies()
+    assert accuracies() == first
+    (task / "test.jsonl").write_text(
+        json.dumps({"text": "a good day with cat", "label": "bad"}) + "\n", encoding="utf-8"
+    )
+    assert accuracies() != first
+
+
+def test_rows_of_speed_name_the_kernel_that_ran(results):
+    kernels = {(row["metric"], row["provenance"]["kernel"]) for row in rows_of(results)}
+    assert {kernel for metric, kernel in kernels if metric == "throughput"} == {"sdpa"}
+    assert {kernel for metric, kernel in kernels if metric == "perplexity"} == {"eager"}
 
 
 def test_report_makes_the_same_tables_again(results):
