@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 from typer.testing import CliRunner
 
@@ -108,10 +110,11 @@ def refused(*arguments: object) -> str:
     return line
 
 
-def pretrain(place, output, *more: object, objective: str = "mlm", code: int = 0):
+def pretrain(place, output, *more, objective="mlm", corpus="text", code=0):
+    where = ["--corpus", place / corpus] if corpus else []
     return call(
-        "pretrain", "--objective", objective, "--corpus", place / "text", "--steps", 2,
-        "--set", "corpus.block=16", "--set", "training.batch_size=2", "--output", output,
+        "pretrain", "--objective", objective, *where, "--steps", 2, "--output", output,
+        "--set", "corpus.block=16", "--set", "training.batch_size=2",
         "--set", 'training.precision="float32"', "--set", "training.kernel=eager", *more, code=code,
     )  # fmt: skip
 
@@ -199,6 +202,45 @@ def test_a_folder_in_use_is_refused(place, runs):
 def test_too_full_a_disk_is_said_before_training(place, tmp_path, monkeypatch):
     monkeypatch.setattr(run.shutil, "disk_usage", lambda path: SimpleNamespace(free=1))
     assert "0 MiB free" in pretrain(place, tmp_path / "run", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left on device"),
+     RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0"),
+     SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")],
+)  # fmt: skip
+def test_a_disk_that_fills_up_under_a_run_is_said_and_the_run_goes_on(
+    place, tmp_path, monkeypatch, error
+):
+    def fills_up(*args, **kwargs):
+        raise error
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "pretrain", fills_up)
+        assert f"the disk of {folder} is full" in pretrain(place, folder, code=2).stderr
+    pretrain(place, folder, "--resume")
+
+
+def test_another_fault_while_saving_is_a_bug_and_traces(place, tmp_path, monkeypatch):
+    def breaks(*args, **kwargs):
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(run, "pretrain", breaks)
+    with pytest.raises(RuntimeError, match="a bug"):
+        pretrain(place, tmp_path / "run")
+
+
+def test_a_text_that_changed_after_training_is_refused(place, tmp_path):
+    text, folder = tmp_path / "text", tmp_path / "run"
+    shutil.copytree(place / "text", text)
+    pretrain(place, folder, "--set", f"corpus.name={text}", corpus=None)
+    (text / "test.txt").write_text("the cat sat\n" * 20, encoding="utf-8")
+    run.open_text.cache_clear()  # as in another process
+    found = refused("-q", "evaluate", folder, "--metric", "masked_token")
+    assert "was trained with the text" in found
+    assert "has changed since" in found
 
 
 # --- the other commands -------------------------------------------------------------------------

@@ -141,6 +141,22 @@ def test_what_was_spent_is_counted_not_estimated(folder):
     assert 0 < outcome.budget.seconds < 60
 
 
+def test_seconds_leave_validation_and_saving_out(folder, monkeypatch):
+    def slowly(original):
+        def wrapper(*args, **kwargs):
+            time.sleep(0.5)
+            return original(*args, **kwargs)
+
+        return wrapper
+
+    monkeypatch.setattr(engine, "validation_loss", slowly(engine.validation_loss))
+    monkeypatch.setattr(Trainer, "_save_checkpoint", slowly(Trainer._save_checkpoint))
+    started = time.perf_counter()
+    outcome = pretrain(job(steps=3), folder)  # three points of the curve, three checkpoints
+    assert time.perf_counter() - started > 3
+    assert 0 < outcome.budget.seconds < 1
+
+
 def test_text_is_learnt_and_the_curve_shows_it(folder):
     pattern = torch.arange(3, 11).repeat(20, 1)
     task = job(CausalLM(), train=pattern, steps=60)
