@@ -25,7 +25,6 @@ from mlmclm.errors import UserError
 if TYPE_CHECKING:
     from mlmclm.contracts import Row
     from mlmclm.experiment import Experiment
-    from mlmclm.results import CurvePoint
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
@@ -271,14 +270,12 @@ def pretrain(
     )
 
 
-def _print_table(
-    rows: Sequence[Row], curves: Sequence[CurvePoint], shape: Format, command: str | None
-) -> None:
+def _print_table(rows: Sequence[Row], shape: Format, command: str | None) -> None:
     from rich.console import Console
 
     from mlmclm import report, tables
 
-    found = tables.comparison(rows, curves, command)
+    found = tables.comparison(rows, command)
     if shape is Format.table:
         console = Console()
         if not console.is_terminal:
@@ -316,8 +313,8 @@ def evaluate(
     evaluators = experiment.arms()[0].evaluators
     for run in runs:
         check_run(run, evaluators, metric or ())
-    rows, curves = measure(runs, dict.fromkeys(runs, evaluators), "")
-    _print_table(rows, curves, format_, None)
+    rows, _ = measure(runs, dict.fromkeys(runs, evaluators), "")
+    _print_table(rows, format_, None)
 
 
 def _refuse_untrained(sets: Sequence[str]) -> None:
@@ -381,7 +378,7 @@ def compare(
         _refuse_untrained(set_ or ())
         evaluators = default_experiment(overrides=sets).arms()[0].evaluators
         target = output or Path("results") / "-".join(["compare", *(path.name for path in folders)])
-        rows, curves = comparison.compare_runs(folders, evaluators, target, command)
+        rows = comparison.compare_runs(folders, evaluators, target, command)
     else:
         if what and len(what) > 1:
             raise UserError(f"one experiment file at a time, not {len(what)}; or run folders")
@@ -393,8 +390,8 @@ def compare(
             )
         )
         target = output or Path("results") / experiment.name
-        rows, curves = comparison.compare(experiment, target, command)
-    _print_table(rows, curves, format_, command)
+        rows = comparison.compare(experiment, target, command)
+    _print_table(rows, format_, command)
     typer.echo(f"written to {target}: open {target / 'report.html'}", err=True)
 
 
@@ -409,7 +406,7 @@ def report(
 
     rows, curves, command = comparison.load(results)
     write_report(results, rows, curves, command)
-    _print_table(rows, curves, format_, command)
+    _print_table(rows, format_, command)
 
 
 @app.command()

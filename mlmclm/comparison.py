@@ -19,7 +19,15 @@ from mlmclm.experiment import ArmConfig, Experiment
 from mlmclm.files import write_whole
 from mlmclm.report import write_report
 from mlmclm.results import CurvePoint
-from mlmclm.run import check, check_run, evaluate_run, locked, pretrain_run
+from mlmclm.run import (
+    check,
+    check_run,
+    evaluate_run,
+    load_arm,
+    locked,
+    pretrain_run,
+    validation_method,
+)
 from mlmclm.training.record import load_record
 
 logger = logging.getLogger(__name__)
@@ -57,6 +65,7 @@ def curve_of(folder: Path) -> Iterator[CurvePoint]:
         UserError: if it is missing or damaged.
     """
     record = load_record(folder)
+    method = validation_method(record, load_arm(folder).training.validation_blocks)
     path = folder / "train.jsonl"
     try:
         points = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -75,7 +84,9 @@ def curve_of(folder: Path) -> Iterator[CurvePoint]:
             seconds=point["seconds"],
             loss=point["loss"],
             metric=record.loss_name,
+            method=method,
             unit="nats/target",
+            data=f"{record.corpus}/validation",
         )
 
 
@@ -139,9 +150,7 @@ def measure(
     return rows, points
 
 
-def compare(
-    experiment: Experiment, output: Path, command: str
-) -> tuple[list[Row], list[CurvePoint]]:
+def compare(experiment: Experiment, output: Path, command: str) -> list[Row]:
     """Run an experiment to its end and write ``rows.jsonl``, tables, plots and the report.
 
     What is there already is not done again; an interrupted experiment goes on where it stopped. A
@@ -171,12 +180,12 @@ def compare(
             write(output, rows, points, command)
     if failures:
         raise UserError("\n".join(["not in the table:", *map(str, failures)]))
-    return rows, points
+    return rows
 
 
 def compare_runs(
     folders: Sequence[Path], evaluators: Sequence[Evaluator], output: Path, command: str
-) -> tuple[list[Row], list[CurvePoint]]:
+) -> list[Row]:
     """Measure finished runs and write the same files as `compare`.
 
     Raises:
@@ -192,7 +201,7 @@ def compare_runs(
         write(output, rows, points, command)
     if failures:
         raise UserError("\n".join(["not in the table:", *map(str, failures)]))
-    return rows, points
+    return rows
 
 
 @contextmanager

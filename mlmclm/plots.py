@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from mlmclm.contracts import Row
 from mlmclm.results import CurvePoint
 from mlmclm.statistics import Estimate, estimate, number, scaled
-from mlmclm.tables import Cell, Column, Line, Table, estimate_of, natural
+from mlmclm.tables import Cell, Column, Key, Line, Table, estimate_of, natural
 
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -36,6 +36,8 @@ DASHES: tuple[tuple[float, Sequence[float]], ...] = (
     (0, (6, 2, 1, 2)),
     (0, (1, 3)),
 )
+MOST_INSIDE = 5
+"""Names that a legend may have inside a panel of curves."""
 PER_TOKEN = frozenset({"nats/target", "nats/token"})
 """Units in which a training loss and a measured likelihood may share an axis."""
 
@@ -81,22 +83,36 @@ def learning_curves(
 ) -> Plot | None:
     """Draw validation loss against tokens, one panel for each kind of loss; None without curves.
 
-    Lines are means over seeds, bands reach from the lowest to the highest seed, and dashed lines
-    are what counting achieves on the same measure, where rows say so.
+    Two kinds differ in metric, method, unit or text. Lines are means over seeds, bands reach from
+    the lowest to the highest seed, and dashed lines are what counting achieves by the same metric,
+    where rows of the panel's arms say so.
     """
     if not curves:
         return None
-    kinds = list(dict.fromkeys((point.metric, point.unit) for point in curves))
+    kinds = list(dict.fromkeys(point.column for point in curves))
     figure, panels = _figure(len(kinds))
     drawn = {}
     for panel, kind in zip(panels, kinds, strict=True):
-        mine = [point for point in curves if (point.metric, point.unit) == kind]
-        drawn[kind] = _curve_series(mine, arms)
+        drawn[kind] = _curve_series((point for point in curves if point.column == kind), arms)
+        mine = {each.arm for each in drawn[kind]}
         _draw_curves(panel, kind, drawn[kind], arms)
-        _draw_floors(panel, rows, kind)
+        _draw_floors(panel, [row for row in rows if row.arm in mine], kind)
+        panel.set_title(fill(_panel_title(kind, kinds), 48), fontsize=10)
+    if max(map(len, drawn.values())) <= MOST_INSIDE:
+        for panel in panels:
+            panel.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.93))
+    else:
+        _legend_below(figure, panels, across=2)
     ends = [_end_of(kind, series) for kind in kinds for series in drawn[kind]]
     alt = f"Validation loss against training tokens, one panel per kind of loss. {' '.join(ends)}"
     return Plot("learning-curves", "Learning curves", alt, _png(figure), _curve_table(drawn))
+
+
+def _panel_title(kind: Key, kinds: Iterable[Key]) -> str:
+    """Return the metric, and as much more as tells it from other panels of the same metric."""
+    same = [other for other in kinds if other[0] == kind[0]]
+    differs = [index for index in (2, 1, 3) if len({other[index] for other in same}) > 1]
+    return ", ".join([kind[0], *(kind[index] for index in differs)])
 
 
 def _curve_series(points: Iterable[CurvePoint], arms: Sequence[str]) -> list[_Series]:
@@ -120,30 +136,26 @@ def _spread(values: Sequence[float]) -> tuple[float, float, float]:
     return estimate(values).mean, min(values), max(values)
 
 
-def _draw_curves(
-    panel: Axes, kind: tuple[str, str], series: Sequence[_Series], arms: Sequence[str]
-) -> None:
+def _draw_curves(panel: Axes, kind: Key, series: Sequence[_Series], arms: Sequence[str]) -> None:
     for each in series:
         colour, marker = _look(each.arm, arms)
         tokens = list(each.points)
         middle, low, high = zip(*each.points.values(), strict=True)
         panel.fill_between(tokens, low, high, color=colour, alpha=0.2, linewidth=0)
         panel.plot(tokens, middle, color=colour, marker=marker, markersize=3.5, label=each.label)
-    panel.set_title(kind[0], fontsize=10)
     panel.set_xlabel("training tokens")
-    panel.set_ylabel(f"validation loss, {kind[1]}")
+    panel.set_ylabel(f"validation loss, {kind[3]}")
     panel.xaxis.set_major_locator(MaxNLocator(5))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: scaled(value)))
-    panel.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.93))
 
 
-def _draw_floors(panel: Axes, rows: Sequence[Row], kind: tuple[str, str]) -> None:
+def _draw_floors(panel: Axes, rows: Sequence[Row], kind: Key) -> None:
     """Draw the shared baselines of the same metric, named at the right end of their lines."""
     floors = _floors(rows, kind)
     if floors:
-        where = ", ".join(dict.fromkeys(data for _, data in floors))
-        panel.set_xlabel(f"training tokens (dashed: counting, on {where})")
-    for index, ((name, _), value) in enumerate(sorted(floors.items(), key=lambda x: x[1])):
+        where = "; ".join(dict.fromkeys(f"{method}, {data}" for _, method, data in floors))
+        panel.set_xlabel("training tokens\n" + fill(f"dashed: counting, {where}", 64), fontsize=9)
+    for index, ((name, *_), value) in enumerate(sorted(floors.items(), key=lambda x: x[1])):
         panel.axhline(value, color=GREY, linewidth=1, linestyle=DASHES[index % len(DASHES)])
         panel.annotate(
             f"{name}\n{number(value)}",
@@ -157,25 +169,27 @@ def _draw_floors(panel: Axes, rows: Sequence[Row], kind: tuple[str, str]) -> Non
         )
 
 
-def _floors(rows: Sequence[Row], kind: tuple[str, str]) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], list[Row]] = {}
+def _floors(rows: Sequence[Row], kind: Key) -> dict[tuple[str, str, str], float]:
+    """Return the value of each baseline, method and data."""
+    metric, _, _, unit = kind
+    found: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
-        units_fit = row.unit == kind[1] or {row.unit, kind[1]} <= PER_TOKEN
-        if row.role == "baseline" and row.metric == kind[0] and units_fit:
-            found.setdefault((row.baseline, row.data), []).append(row)
+        units_fit = row.unit == unit or {row.unit, unit} <= PER_TOKEN
+        if row.role == "baseline" and row.metric == metric and units_fit:
+            found.setdefault((row.baseline, row.method, row.data), []).append(row)
     values = {key: estimate_of(each).mean for key, each in found.items()}
     return {key: value for key, value in values.items() if math.isfinite(value)}
 
 
-def _end_of(kind: tuple[str, str], series: _Series) -> str:
+def _end_of(kind: Key, series: _Series) -> str:
     tokens, (loss, _, _) = list(series.points.items())[-1]
-    return f"{series.label}: {kind[0]} {number(loss)} {kind[1]} after {scaled(tokens)} tokens."
+    return f"{series.label}: {kind[0]} {number(loss)} {kind[3]} after {scaled(tokens)} tokens."
 
 
-def _curve_table(drawn: dict[tuple[str, str], list[_Series]]) -> Table:
+def _curve_table(drawn: dict[Key, list[_Series]]) -> Table:
     """Return the drawn numbers: one line per point, one column per arm and kind of loss."""
     columns = {
-        (kind, each.label): Column(f"{each.label}, {kind[0]} ({kind[1]})")
+        (kind, each.label): Column(f"{each.label}, {_panel_title(kind, drawn)} ({kind[3]})")
         for kind, series in drawn.items()
         for each in series
     }
@@ -387,21 +401,26 @@ def _figure(panels: int, share_y: bool = False) -> tuple[Figure, list[Axes]]:
 
 
 def _look(arm: str, arms: Sequence[str]) -> tuple[str, str]:
+    """Return colour and marker; a pair comes back after 49 arms."""
     index = list(arms).index(arm)
     shifted = index + index // len(COLOURS)
     return COLOURS[index % len(COLOURS)], MARKERS[shifted % len(MARKERS)]
 
 
-def _legend_below(figure: Figure, panels: Iterable[Axes]) -> None:
-    """Name everything once, whatever panel it is in."""
+def _legend_below(figure: Figure, panels: Iterable[Axes], across: int = 6) -> None:
+    """Name everything once, whatever panel it is in, so many names in a row at most."""
     named: dict[str, Artist] = {}
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
         named.update(zip(labels, handles, strict=True))
     figure.legend(
-        list(named.values()), list(named), loc="outside lower center", ncols=min(len(named), 6),
-        frameon=False, fontsize=8,
-    )  # fmt: skip
+        list(named.values()),
+        list(named),
+        loc="outside lower center",
+        ncols=min(len(named), across),
+        frameon=False,
+        fontsize=8,
+    )
 
 
 def _png(figure: Figure) -> bytes:

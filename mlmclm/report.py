@@ -42,6 +42,8 @@ from mlmclm.tables import (
     comparison,
     estimate_of,
     group_of,
+    readable,
+    separated,
 )
 
 
@@ -61,7 +63,7 @@ def as_markdown(found: Comparison) -> str:
     parts = [f"# {found.experiment}"]
     for section in found.sections:
         parts.append(f"## {section.title}")
-        for table in section.tables:
+        for table in map(readable, section.tables):
             parts += [f"**{_pipe_safe(table.title)}**"] if table.title else []
             parts += [_pipe_table(table), *_bullets(table.notes)]
         parts += _bullets(section.notes)
@@ -220,7 +222,7 @@ def as_latex(found: Comparison) -> str:
     """Return booktabs tables to ``\\input``; needs ``\\usepackage{booktabs}``."""
     parts = ["% needs \\usepackage{booktabs}"]
     for section in found.sections:
-        for index, table in enumerate(section.tables):
+        for index, table in enumerate(map(readable, section.tables)):
             last = index == len(section.tables) - 1
             parts.append(_latex_table(section, table, section.notes if last else ()))
     return "\n\n".join([*parts, *(f"% {line}" for line in found.provenance)]) + "\n"
@@ -263,7 +265,7 @@ def as_rich(found: Comparison) -> RenderableType:
     parts: list[RenderableType] = []
     for section in found.sections:
         parts.append(Text(f"\n{section.title}", style="bold underline"))
-        for table in section.tables:
+        for table in map(readable, section.tables):
             title = [Text(f" {table.title}", style="bold")] if table.title else []
             notes = (Padding(Text(note), (0, 1)) for note in table.notes)
             parts += [*title, _rich_table(table), *notes, Text()]
@@ -306,7 +308,8 @@ def write_report(
     Raises:
         UserError: if the rows cannot stand in one table, or the folder cannot be written to.
     """
-    found = comparison(rows, curves, command)
+    rows, curves = separated(rows, curves)
+    found = comparison(rows, command)
     plots = all_plots(rows, curves)
     contents = {
         "table.md": as_markdown(found).encode(),
@@ -345,6 +348,7 @@ def as_html(
         plots=plots,
         pictures={plot.name: base64.b64encode(plot.png).decode() for plot in plots},
         command=command,
+        readable=readable,
         shown_labels=shown_labels,
         warning=WARNING,
     )

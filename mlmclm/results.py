@@ -41,8 +41,17 @@ class CurvePoint(Strict):
     loss: Number
     metric: str
     """What the loss is, such as ``masked-token loss``: two metrics never share an axis."""
+    method: str
+    """Protocol in words, as in the row of the run's last validation loss."""
     unit: str
     """Such as ``nats/target``."""
+    data: str
+    """What it was measured on."""
+
+    @property
+    def column(self) -> tuple[str, str, str, str]:
+        """What a plot keeps apart: metric, data, method, unit."""
+        return (self.metric, self.data, self.method, self.unit)
 
 
 Record = TypeVar("Record", Row, CurvePoint)
@@ -73,7 +82,7 @@ def load_curves(path: Path) -> list[CurvePoint]:
         UserError: if the file is missing, or a line is not a point.
     """
     points = _load(path, CurvePoint)
-    return list({(*_run(point), point.metric, point.step): point for point in points}.values())
+    return list({(*_run(point), point.column, point.step): point for point in points}.values())
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:

@@ -371,17 +371,26 @@ def row_of(
     )
 
 
+def validation_method(record: RunRecord, blocks: int | None) -> str:
+    """Say what a validation loss of a run is and how it was taken.
+
+    Args:
+        record: of the run.
+        blocks: from the first on; None for the whole split.
+    """
+    options = "".join(f", {name} {value}" for name, value in record.objective_options.items())
+    return (
+        f"{record.loss_name}{options}, blocks of {record.block}"
+        f"{f', first {blocks}' if blocks else ''}, {record.provenance.dtype}"
+    )
+
+
 def training_row(folder: Path, experiment: str) -> Row:
     """Return the row that stands for pretraining itself."""
     record = load_record(folder)
-    options = "".join(f", {name} {value}" for name, value in record.objective_options.items())
-    blocks = load_arm(folder).training.final_blocks
     measurement = Measurement(
         metric=PRETRAINING_METRIC,
-        method=(
-            f"{record.loss_name}{options}, blocks of {record.block}"
-            f"{f', first {blocks}' if blocks else ''}, {record.provenance.dtype}"
-        ),
+        method=validation_method(record, load_arm(folder).training.final_blocks),
         unit="nats/target",
         better="lower",
         value=record.validation_loss,

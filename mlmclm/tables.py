@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import TypeVar
 
 from mlmclm.contracts import Row
 from mlmclm.errors import UserError
@@ -60,8 +61,15 @@ BASELINES = ("majority class", "TF-IDF", "uniform", "unigram", "bigram", "contex
 UNITS = ("nats/token", "nats/word", "bits/byte", "1/token", "1/word")
 """Order of the units of one metric."""
 
-TEXT_LEVEL_UNITS = frozenset({"nats/word", "bits/word", "1/word", "bits/byte", "nats/byte"})
-"""Likelihood in these does not depend on the tokenizer."""
+TEXT_LEVEL = frozenset(
+    {
+        ("negative log-likelihood", "nats/word"),
+        ("negative log-likelihood", "bits/byte"),
+        ("perplexity", "1/word"),
+    }
+)
+"""Metric and unit of what the tokenizer does not touch: the chain rule over the whole text. (The
+lines of a pseudo-perplexity are chosen by their number of tokens.)"""
 
 MISSING = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
@@ -148,6 +156,33 @@ class Table:
         return self.label_columns + tuple(column.label for column in self.columns)
 
 
+WIDEST = 6
+"""Columns with a number that a table is shown with; a wider one is turned on its side."""
+
+
+def readable(table: Table) -> Table:
+    """Return the table as it is shown: many arms stand below one another.
+
+    What is the same for all of them is a note then.
+    """
+    if len(table.columns) <= max(WIDEST, len(table.lines)):
+        return table
+    alike = [line for line in table.lines if len({cell.text for cell in line.cells}) == 1]
+    kept = [line for line in table.lines if line not in alike]
+    words = "; ".join(f"{' '.join(line.labels)} {line.cells[0].text}" for line in alike)
+    notes = (f"The same in all: {words}.",) if alike else ()
+    return Table(
+        table.title,
+        ("arm",),
+        tuple(Column(" ".join(line.labels), "quantity") for line in kept),
+        tuple(
+            Line((column.label,), tuple(line.cells[index] for line in kept))
+            for index, column in enumerate(table.columns)
+        ),
+        (*table.notes, *notes),
+    )
+
+
 @dataclass(frozen=True)
 class Section:
     """Tables that are read together."""
@@ -217,14 +252,11 @@ def full_label(key: Key) -> str:
 # ------------------------------------------------------------------------------ what the rows say
 
 
-def comparison(
-    rows: Sequence[Row], curves: Sequence[CurvePoint] = (), command: str | None = None
-) -> Comparison:
+def comparison(rows: Sequence[Row], command: str | None = None) -> Comparison:
     """Turn rows into tables.
 
     Args:
         rows: of one experiment, each measurement of each run once (`results.latest`).
-        curves: learning curves, for the last validation loss.
         command: what reproduces the rows, if known.
 
     Raises:
@@ -232,12 +264,12 @@ def comparison(
     """
     if not rows:
         raise UserError("there are no rows to show; `mlmclm compare` or `evaluate` makes some")
-    rows = separated(rows)
+    rows, _ = separated(rows)
     arms = tuple(dict.fromkeys(row.arm for row in rows))
     grid = _grid(rows)
     contrasts = _contrasts(grid, arms)
     groups = (_group_section(name, grid, arms, contrasts) for name in SECTIONS[1:])
-    sections = [_training_section(rows, curves, arms), *(each for each in groups if each.tables)]
+    sections = [_training_section(rows, arms), *(each for each in groups if each.tables)]
     return Comparison(
         experiment=", ".join(dict.fromkeys(row.experiment for row in rows)),
         arms=arms,
@@ -252,31 +284,53 @@ def group_of(metric: str) -> str:
     return GROUPS.get(metric, "other")
 
 
-def separated(rows: Sequence[Row]) -> list[Row]:
-    """Give rows that count different tokens, or read different texts, methods that say so.
+def separated(
+    rows: Sequence[Row], curves: Sequence[CurvePoint] = ()
+) -> tuple[list[Row], list[CurvePoint]]:
+    """Give what counts different tokens, or read different data, methods that say so.
 
     The method is what keeps numbers apart, so nothing can set them side by side after this.
     Likelihood per word and per byte stands above the tokenizer, but not above the text.
+
+    Returns:
+        Rows and curves, otherwise as they were; what is separated already is left as it is.
     """
-    texts: dict[str, set[str]] = {}
-    tokenizers: dict[str, set[str]] = {}
-    for row in filter(_counts_tokens, rows):
-        texts.setdefault(row.data, set()).add(row.provenance.data_hash)
-        tokenizers.setdefault(row.data, set()).add(row.provenance.tokenizer_hash)
+    seen: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        for kind, found in _inputs(row).items():
+            seen.setdefault((kind, row.data), set()).add(found)
 
-    def renamed(row: Row) -> Row:
-        more = ""
-        if len(texts.get(row.data, ())) > 1:
-            more += f", text {row.provenance.data_hash[:6]}"
-        if len(tokenizers.get(row.data, ())) > 1 and row.unit not in TEXT_LEVEL_UNITS:
-            more += f", tokenizer {row.provenance.tokenizer_hash[:6]}"
-        return row.model_copy(update={"method": row.method + more}) if more else row
+    def addition(row: Row) -> str:
+        return "".join(
+            f", {kind} {found[:6]}"
+            for kind, found in _inputs(row).items()
+            if len(seen[kind, row.data]) > 1
+            and not (kind == "tokenizer" and (row.metric, row.unit) in TEXT_LEVEL)
+        )
 
-    return [renamed(row) if _counts_tokens(row) else row for row in rows]
+    additions = {
+        (row.arm, row.run): addition(row) for row in rows if group_of(row.metric) == "training"
+    }
+    return (
+        [_with(row, addition(row)) for row in rows],
+        [_with(point, additions.get((point.arm, point.run), "")) for point in curves],
+    )
 
 
-def _counts_tokens(row: Row) -> bool:
-    return group_of(row.metric) in ("training", "likelihood")
+Record = TypeVar("Record", Row, CurvePoint)
+
+
+def _with(record: Record, more: str) -> Record:
+    method = record.method.removesuffix(more) + more
+    return record.model_copy(update={"method": method}) if more else record
+
+
+def _inputs(row: Row) -> dict[str, str]:
+    """Return hashes of what a number was taken on, by kind."""
+    if group_of(row.metric) in ("training", "likelihood"):
+        return {"text": row.provenance.data_hash, "tokenizer": row.provenance.tokenizer_hash}
+    task = row.details.get("task_hash")
+    return {"sentences": task} if isinstance(task, str) else {}
 
 
 def _grid(rows: Iterable[Row]) -> Grid:
@@ -626,9 +680,7 @@ def _flag_notes(columns: Sequence[Column], lines: Iterable[Line]) -> tuple[str, 
 # ---------------------------------------------------------------------------- training, provenance
 
 
-def _training_section(
-    rows: Sequence[Row], curves: Sequence[CurvePoint], arms: Sequence[str]
-) -> Section:
+def _training_section(rows: Sequence[Row], arms: Sequence[str]) -> Section:
     columns = tuple(Column(arm) for arm in arms)
     trained_last = sorted(rows, key=lambda row: group_of(row.metric) == "training")
     runs = {
@@ -638,7 +690,7 @@ def _training_section(
         *(_words_line(name, [runs[arm] for arm in arms]) for name in ("objective", "trunk")),
         *(_budget_line(name, [runs[arm] for arm in arms]) for name in _BUDGET),
         *(_words_line(name, [runs[arm] for arm in arms]) for name in ("dtype", "kernel")),
-        *_final_losses(rows, curves, arms),
+        *_final_losses(rows, arms),
     ]
     seeds = {len({row.seed for row in runs[arm]}) for arm in arms}
     n = seeds.pop() if len(seeds) == 1 else None
@@ -691,17 +743,12 @@ def _budget_cell(values: Sequence[float], name: str, written: Callable[[float], 
     return Cell(text, found.mean, found)
 
 
-def _final_losses(
-    rows: Sequence[Row], curves: Sequence[CurvePoint], arms: Sequence[str]
-) -> Iterator[Line]:
-    """One line per kind of loss: what rows give, else the last point of each curve."""
+def _final_losses(rows: Sequence[Row], arms: Sequence[str]) -> Iterator[Line]:
+    """Yield one line per kind of loss."""
     found: dict[Key, dict[str, dict[int, float]]] = {}
     for row in rows:
         if row.metric == "validation loss" and row.role == "model":
             found.setdefault(row.column, {}).setdefault(row.arm, {})[row.seed] = row.value
-    for point in () if found else sorted(curves, key=lambda point: point.step):
-        key = ("final validation loss", "", point.metric, point.unit)
-        found.setdefault(key, {}).setdefault(point.arm, {})[point.seed] = point.loss
     for key, values in found.items():
         cells = tuple(
             _estimate_cell(list(values[arm].values())) if arm in values else Cell(MISSING)

@@ -155,7 +155,8 @@ def curves() -> list[CurvePoint]:
                     CurvePoint(
                         arm=arm, run=f"{arm}-seed{seed}", objective=arm, seed=seed, step=step,
                         tokens=step * 8192, targets=step * 1229, flops=step * 3.7e10,
-                        seconds=step * 0.06, loss=loss, metric=metric, unit="nats/target",
+                        seconds=step * 0.06, loss=loss, metric=metric, method="blocks of 128",
+                        unit="nats/target", data="wikitext-2/validation",
                     )
                 )  # fmt: skip
     return points

@@ -46,6 +46,38 @@ def test_two_kinds_of_loss_never_share_a_panel(drawn):
     assert [panel.get_legend_handles_labels()[1] for panel in panels] == [["mlm"], ["clm"]]
 
 
+def test_two_methods_never_share_a_panel_nor_their_floors(drawn):
+    points = [point for point in curves() if point.arm == "mlm"]
+    high = [
+        point.model_copy(update={"arm": "high", "method": "rate 0.4, blocks of 128"})
+        for point in points
+    ]
+    rows = [
+        row(arm, metric="masked-token loss", unit="nats/target", method=method, value=value,
+            role="baseline", baseline="context-free")
+        for arm, method, value in (("mlm", "15% masked", 6.0), ("high", "40% masked", 7.0))
+    ]  # fmt: skip
+    plots.learning_curves(rows, points + high, ["mlm", "high"])
+    low_panel, high_panel = drawn[0].axes
+    assert low_panel.get_title() == "masked-token loss, blocks of 128"
+    assert high_panel.get_title() == "masked-token loss, rate 0.4, blocks of 128"
+    assert [text.get_text() for text in low_panel.texts] == ["context-free\n6"]
+    assert [text.get_text() for text in high_panel.texts] == ["context-free\n7"]
+    assert "15% masked" in low_panel.get_xlabel()
+
+
+def test_many_curves_are_named_below_and_not_on_top_of_the_curves(drawn):
+    points = [
+        point.model_copy(update={"arm": f"{point.arm}-{number}"})
+        for point in curves()
+        for number in range(8)
+    ]
+    plots.learning_curves([], points, list(dict.fromkeys(point.arm for point in points)))
+    (legend,) = drawn[0].legends
+    assert len(legend.get_texts()) == 16
+    assert all(panel.get_legend() is None for panel in drawn[0].axes)
+
+
 def test_curves_are_means_over_seeds_and_floors_are_those_of_the_same_metric(drawn):
     plots.learning_curves(everything(), curves(), ARMS)
     masked, causal = drawn[0].axes

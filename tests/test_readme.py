@@ -15,8 +15,8 @@ RESULTS = sorted((ROOT / "experiments" / "results").glob("*/rows.jsonl"))
 
 
 def table_of(folder: Path) -> str:
-    rows, curves, command = comparison.load(folder)
-    return as_markdown(tables.comparison(rows, curves, command))
+    rows, _, command = comparison.load(folder)
+    return as_markdown(tables.comparison(rows, command))
 
 
 def test_the_readme_shows_the_table_of_the_committed_rows():

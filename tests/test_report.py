@@ -33,7 +33,7 @@ COMMAND = "mlmclm compare experiments/tiny.toml"
 
 @pytest.fixture(scope="module")
 def found():
-    return comparison(everything(), curves(), COMMAND)
+    return comparison(everything(), COMMAND)
 
 
 @pytest.fixture(scope="module")

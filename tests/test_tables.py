@@ -21,7 +21,17 @@ from made_up import (
 )
 
 from mlmclm.errors import UserError
-from mlmclm.tables import MISSING, Column, Comparison, Line, Table, by_seed, comparison, separated
+from mlmclm.tables import (
+    MISSING,
+    Column,
+    Comparison,
+    Line,
+    Table,
+    by_seed,
+    comparison,
+    readable,
+    separated,
+)
 
 ACCURACY = {"metric": "accuracy", "unit": "share", "better": "higher", "data": "mr/test"}
 
@@ -212,22 +222,61 @@ def test_what_counts_other_tokens_or_another_text_shares_no_line(name, unit, apa
     other = PROVENANCE.model_copy(update={name: "other one"})
     rows = [row("a", unit=unit), row("b", unit=unit, provenance=other)]
     ends = [getattr(each.provenance, name)[:6] for each in rows]
-    assert [each.method for each in separated(rows)] == [
+    assert [each.method for each in separated(rows)[0]] == [
         LEFT_TO_RIGHT + apart.format(end) for end in ends
     ]
     assert bool(comparison(rows).contrasts) == (not apart)
 
 
+@pytest.mark.parametrize("unit", ["1/token", "1/word"])
+def test_the_lines_of_a_pseudo_perplexity_depend_on_the_tokenizer(unit):
+    other = PROVENANCE.model_copy(update={"tokenizer_hash": "other"})
+    both = {"metric": "pseudo-perplexity", "unit": unit}
+    rows = [row("a", **both), row("b", provenance=other, **both)]
+    assert not comparison(rows).contrasts
+    perplexity = [each.model_copy(update={"metric": "perplexity"}) for each in rows]
+    assert bool(comparison(perplexity).contrasts) == (unit == "1/word")
+
+
+def test_curves_are_kept_apart_as_the_rows_of_their_runs_are():
+    other = PROVENANCE.model_copy(update={"tokenizer_hash": "other"})
+    rows = [
+        row(arm, metric="validation loss", data="x/validation", provenance=provenance)
+        for arm, provenance in (("mlm", PROVENANCE), ("clm", other))
+    ]
+    points = [point for point in curves() if point.seed == 0]
+    found, drawn = separated(rows, points)
+    assert [each.method for each in found] == [
+        f"{LEFT_TO_RIGHT}, tokenizer {end}" for end in ("eeeeee", "other")
+    ]
+    assert {(each.arm, each.method) for each in drawn} == {
+        ("mlm", "blocks of 128, tokenizer eeeeee"),
+        ("clm", "blocks of 128, tokenizer other"),
+    }
+    assert separated(found, drawn) == (found, drawn)
+
+
+def test_tasks_of_one_name_and_other_sentences_share_no_line():
+    rows = [
+        row(arm, value=value, details={"task_hash": task}, **ACCURACY)
+        for arm, value, task in (("a", 0.5, "1" * 16), ("b", 0.6, "2" * 16))
+    ]
+    assert {each.method for each in separated(rows)[0]} == {
+        f"{LEFT_TO_RIGHT}, sentences 111111", f"{LEFT_TO_RIGHT}, sentences 222222",
+    }  # fmt: skip
+    assert separated(rows[:1])[0] == rows[:1]
+
+
 def test_rows_of_other_texts_stay_as_they_are_where_nothing_stands_beside_them():
     other = PROVENANCE.model_copy(update={"data_hash": "other"})
     rows = [row("a"), row("b", provenance=other, data="elsewhere/test")]
-    assert separated(rows) == rows
+    assert separated(rows) == (rows, [])
 
 
 def test_classification_may_differ_in_tokenizer():
     other = PROVENANCE.model_copy(update={"data_hash": "other", "tokenizer_hash": "other"})
     rows = [row("a", **ACCURACY), row("b", provenance=other, **ACCURACY)]
-    assert separated(rows) == rows
+    assert separated(rows) == (rows, [])
 
 
 def test_no_rows_are_an_error():
@@ -236,7 +285,9 @@ def test_no_rows_are_an_error():
 
 
 def test_training_block_holds_means_over_runs_and_says_what_is_matched():
-    found = comparison(everything(), curves())
+    rows = everything()
+    rows += runs("mlm", (4.5, 4.6, 4.7), metric="validation loss", method="masked-token loss")
+    found = comparison(rows)
     (table,) = found.sections[0].tables
     values = {line.labels[0]: line.cells for line in table.lines}
     assert [each.text for each in values["targets"]] == ["1,474,560", "9,753,600"]
@@ -244,18 +295,25 @@ def test_training_block_holds_means_over_runs_and_says_what_is_matched():
         sum(9_830_400 / seconds for seconds in (74.2, 75.2, 76.2)) / 3
     )
     assert "Equal in all arms (to 1 %): parameters, steps, tokens" in notes(found)
-    assert values["final validation loss: masked-token loss (nats/target)"][1].text == MISSING
+    masked, causal = values["final validation loss: masked-token loss (nats/token)"]
+    assert masked.value == pytest.approx(4.6)
+    assert causal.text == MISSING
 
 
-def test_final_loss_is_the_last_point_of_the_curve_unless_a_row_says_it():
-    points = curves()
-    found = comparison(everything(), points[::-1])
-    last = [point.loss for point in points if point.arm == "clm" and point.step == 1200]
-    assert cell(found, "final validation loss", "nats/target", "clm").value == pytest.approx(
-        sum(last) / 3
-    )
-    told = runs("clm", (4.0, 4.0, 4.0), metric="validation loss", method="causal")
-    assert cell(comparison(told, points), "validation loss", "nats/token", "clm").value == 4.0
+def test_many_arms_stand_below_one_another_and_what_is_alike_is_said_once():
+    rows = [
+        row(f"rate={index}", metric="validation loss", method="loss", value=4.0 + index)
+        for index in range(16)
+    ]
+    (table,) = comparison(rows).sections[0].tables
+    turned = readable(table)
+    assert [line.labels for line in turned.lines] == [(f"rate={index}",) for index in range(16)]
+    place = turned.columns.index(Column("final validation loss: loss (nats/token)", "quantity"))
+    assert [line.cells[place].value for line in turned.lines] == [4.0 + n for n in range(16)]
+    assert "tokens" not in turned.headings
+    assert "tokens 9,830,400;" in turned.notes[-1]
+    (few,) = comparison(rows[:2]).sections[0].tables
+    assert readable(few) == few
 
 
 def test_equal_lengths_of_generation_are_neighbours_in_numeric_order():
@@ -272,7 +330,7 @@ def test_unknown_metrics_stand_under_other():
 
 def test_provenance_names_every_commit_and_warns_of_mixed_devices():
     other = PROVENANCE.model_copy(update={"commit": "fedcba", "device": "cuda"})
-    lines = comparison([row("a"), row("b", provenance=other)], (), "mlmclm compare x").provenance
+    lines = comparison([row("a"), row("b", provenance=other)], "mlmclm compare x").provenance
     assert "commit 0123456789abcdef, fedcba;" in lines[0]
     assert f"data {'d' * 12};" in lines[0]
     assert "device" in lines[1]
