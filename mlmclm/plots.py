@@ -19,7 +19,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from mlmclm.contracts import Row
 from mlmclm.results import CurvePoint
@@ -146,7 +146,7 @@ def _draw_curves(panel: Axes, kind: Key, series: Sequence[_Series], arms: Sequen
     panel.set_xlabel("training tokens")
     panel.set_ylabel(f"validation loss, {kind[3]}")
     panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: scaled(value)))
+    panel.xaxis.set_major_formatter(EngFormatter(sep=" "))
 
 
 def _draw_floors(panel: Axes, rows: Sequence[Row], kind: Key) -> None:
@@ -413,11 +413,14 @@ def _legend_below(figure: Figure, panels: Iterable[Axes], across: int = 6) -> No
     for panel in panels:
         handles, labels = panel.get_legend_handles_labels()
         named.update(zip(labels, handles, strict=True))
+    across = min(len(named), across)
+    beyond = math.ceil(len(named) / across) - 2  # rows that the usual height has no room for
+    figure.set_figheight(figure.get_figheight() + 0.19 * max(0, beyond))
     figure.legend(
         list(named.values()),
         list(named),
         loc="outside lower center",
-        ncols=min(len(named), across),
+        ncols=across,
         frameon=False,
         fontsize=8,
     )
