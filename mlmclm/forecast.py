@@ -7,6 +7,7 @@ optimizer by size, and what one step keeps for its backward pass by looking.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -21,7 +22,10 @@ STATE_BYTES = 16
 
 
 def kept_for_backward(job: Pretraining, setting: Setting) -> int:
-    """Return the bytes that a step keeps between its forward and its backward pass."""
+    """Return the bytes that a micro-batch keeps between its forward and its backward pass."""
+    options = job.options
+    batch = options.batch_size // options.accumulation
+    job = replace(job, options=options.model_copy(update={"batch_size": batch, "accumulation": 1}))
     seen: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:

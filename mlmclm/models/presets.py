@@ -37,6 +37,7 @@ from mlmclm.contracts import Vocabulary
 from mlmclm.errors import UserError, unknown
 from mlmclm.hub import asked_once
 from mlmclm.models.token_model import TokenModel
+from mlmclm.models.trial import fault_of
 from mlmclm.seeds import global_seed
 
 POSITIONS = 512
@@ -140,19 +141,16 @@ FAMILIES: dict[str, Callable[[Size, Visibility, Vocabulary], PreTrainedConfig]] 
     "bert-": _bert,
     "gpt2-": _gpt2,
 }
+IMPOSSIBLE = (AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError,
+              ValueError, ZeroDivisionError)  # fmt: skip
+"""What transformers raises where a config does not fit together."""
 PRESETS = {
     prefix + name: (family, size)
     for prefix, family in FAMILIES.items()
     for name, size in SIZES.items()
 }
-DROPOUTS = (
-    "attention_dropout",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "resid_pdrop",
-    "embd_pdrop",
-    "attn_pdrop",
-)
+NO_DROPOUT = ("classif", "cls", "summary", "qa", "pooler", "layer", "path")
+"""In the name of what drops, but not in the trunk, or not single numbers."""
 
 
 def _local(path: Path, vocabulary: Vocabulary) -> PreTrainedConfig:
@@ -182,6 +180,18 @@ def _from_hub(name: str, vocabulary: Vocabulary) -> PreTrainedConfig:
     return cast(PreTrainedConfig, config)
 
 
+def dropouts(config: PreTrainedConfig) -> list[str]:
+    """Return the names of all dropout rates of the trunk: every family has its own."""
+    return [
+        name
+        for name, value in config.to_dict().items()
+        if "drop" in name
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and not any(part in name for part in NO_DROPOUT)
+    ]
+
+
 def make_config(
     model: str, visibility: Visibility, vocabulary: Vocabulary, knobs: Knobs
 ) -> PreTrainedConfig:
@@ -209,9 +219,8 @@ def make_config(
     for name, value in _ids(vocabulary).items():
         if name != "vocab_size":
             setattr(config, name, value)
-    for name in DROPOUTS:
-        if hasattr(config, name) and knobs.dropout is not None:
-            setattr(config, name, knobs.dropout)
+    for name in dropouts(config) if knobs.dropout is not None else ():
+        setattr(config, name, knobs.dropout)
     if knobs.initializer_range is not None:
         config.initializer_range = knobs.initializer_range
     if hasattr(config, "is_decoder"):
@@ -247,14 +256,30 @@ def build(
     """Make a network with fresh weights that depend on nothing but the config and ``seed``.
 
     Raises:
-        UserError: see `make_config`; also where transformers has no language model for the config.
+        UserError: see `make_config`; also where transformers has no language model for the config,
+            or cannot make it of these numbers.
     """
     knobs = knobs or Knobs()
     config = make_config(model, visibility, vocabulary, knobs)
     auto, native = _network_class(config, visibility)
-    with global_seed(seed, "init"):
-        network = auto.from_config(config, attn_implementation=knobs.kernel, dtype=torch.float32)
-    return TokenModel(network, visibility, native, vocabulary)
+    try:
+        with global_seed(seed, "init"):
+            network = auto.from_config(
+                config, attn_implementation=knobs.kernel, dtype=torch.float32
+            )
+        made = TokenModel(network, visibility, native, vocabulary)
+        fault = None if model in PRESETS else fault_of(made)
+    except IMPOSSIBLE as error:
+        if model in PRESETS:
+            raise
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(
+            f"the model {model} cannot be made and run: {type(config).__name__}, "
+            f"{visibility.value} and {knobs.kernel} attention: {why}"
+        ) from error
+    if fault is not None:
+        raise UserError(f"the model {model} cannot be used here: {fault}")
+    return made
 
 
 def load_network(

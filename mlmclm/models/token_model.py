@@ -15,6 +15,14 @@ from mlmclm.contracts import IGNORED, Vocabulary
 from mlmclm.models.heads import head_transform, linear_cross_entropy
 
 
+def _position_offset(network: nn.Module) -> int:
+    """Return how many positions no token ever has: RoBERTa begins behind the padding's own."""
+    for name, module in network.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            return 0 if module.padding_idx is None else module.padding_idx + 1
+    return 0
+
+
 class TokenModel(nn.Module):
     """A trunk, a head and a visibility."""
 
@@ -47,7 +55,12 @@ class TokenModel(nn.Module):
     @property
     def positions(self) -> int:
         """Longest input that the model has positions for."""
-        return int(self.network.config.max_position_embeddings)
+        return int(self.network.config.max_position_embeddings) - _position_offset(self.network)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Attention implementations that the network can use, the preferred first."""
+        return ("sdpa", "eager") if self.network._supports_sdpa else ("eager",)
 
     @property
     def parameters_total(self) -> int:
@@ -61,11 +74,14 @@ class TokenModel(nn.Module):
             input_ids: (batch, time).
             real: (batch, time) booleans, False on padding; padding stands on the right.
         """
-        mask = attention_mask(self.visibility, self.native, input_ids, real, self.network.dtype)
         output = self.network.base_model(
-            input_ids=input_ids, attention_mask=mask, **self._no_cache()
+            input_ids=input_ids, attention_mask=self.mask(input_ids, real), **self._no_cache()
         )
         return output.last_hidden_state  # type: ignore[no-any-return]
+
+    def mask(self, input_ids: Tensor, real: Tensor | None = None) -> Tensor | None:
+        """Return what the network is given as ``attention_mask``; see `attention_mask`."""
+        return attention_mask(self.visibility, self.native, input_ids, real, self.network.dtype)
 
     def _no_cache(self) -> dict[str, bool]:
         return {"use_cache": False} if self.native is Visibility.CAUSAL else {}

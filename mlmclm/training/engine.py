@@ -155,7 +155,7 @@ def choose_setting(job: Pretraining) -> Setting:
     kernel: str = options.kernel
     if kernel == "auto":
         kernel = fastest(
-            ("sdpa", "eager"), lambda kernel: one_step(job, kernel, precision), job.device
+            job.build("eager").kernels, lambda kernel: one_step(job, kernel, precision), job.device
         )
     setting = Setting(str(precision).removeprefix("torch."), kernel, steps=TIMED_STEPS)
     seconds = _seconds_per_step(job, setting) if job.budget.unit == "seconds" else None

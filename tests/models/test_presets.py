@@ -1,11 +1,25 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import BartConfig, LlamaConfig
+from transformers import (
+    BartConfig,
+    BertConfig,
+    BloomConfig,
+    EuroBertConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    ModernBertConfig,
+    OPTConfig,
+    PhiConfig,
+    RobertaConfig,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING
 
 from mlmclm.attention import Visibility
 from mlmclm.contracts import Vocabulary
@@ -14,6 +28,10 @@ from mlmclm.models.flops import training_flops
 from mlmclm.models.presets import PRESETS, Knobs, build
 
 VOCABULARY = Vocabulary(size=300, pad=0, end=1, mask=2, unknown=3)
+SMALL = {
+    "vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "intermediate_size": 32, "max_position_embeddings": 64,
+}  # fmt: skip
 REAL_SIZE = Vocabulary(size=8192, pad=0, end=1, mask=2, unknown=3)
 
 
@@ -67,6 +85,39 @@ def test_flops_by_formula_are_those_that_torch_counts(name, visibility):
 def test_knobs_reach_the_config():
     model = build("bert-tiny", Visibility.FULL, VOCABULARY, 0, Knobs(dropout=0.25))
     assert model.network.config.hidden_dropout_prob == 0.25
+
+
+CONFIGS = [
+    BertConfig(**SMALL), RobertaConfig(**SMALL), ModernBertConfig(**SMALL), EuroBertConfig(**SMALL),
+    LlamaConfig(**SMALL), GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2),
+    OPTConfig(**SMALL, ffn_dim=32, word_embed_proj_dim=32, dropout=0.1), GPTNeoXConfig(**SMALL),
+    PhiConfig(**SMALL), BloomConfig(vocab_size=300, hidden_size=32, n_layer=2, n_head=2,
+                max_position_embeddings=64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: type(config).__name__)
+def test_dropout_reaches_all_of_a_trunk_whatever_its_family_calls_it(config, tmp_path):
+    config.save_pretrained(tmp_path)
+    full = type(config) in MODEL_FOR_MASKED_LM_MAPPING
+    visibility = Visibility.FULL if full else Visibility.CAUSAL
+    eager = partial(Knobs, kernel="eager")
+    network = build(str(tmp_path), visibility, VOCABULARY, 0, eager(dropout=0.37)).network
+    rates = [each.p for each in network.modules() if isinstance(each, torch.nn.Dropout)]
+    assert set(rates) <= {0.37}
+    still = build(str(tmp_path), visibility, VOCABULARY, 0, eager(dropout=0.0)).train()
+    tokens = torch.randint(4, 300, (2, 16))
+    assert torch.equal(still.logits(tokens), still.logits(tokens))
+    moving = build(str(tmp_path), visibility, VOCABULARY, 0, eager(dropout=0.37)).train()
+    assert not torch.equal(moving.logits(tokens), moving.logits(tokens))
+
+
+def test_a_config_of_the_user_keeps_its_own_dropout_and_initial_weights(tmp_path):
+    BertConfig(**SMALL, hidden_dropout_prob=0.3, initializer_range=0.5).save_pretrained(tmp_path)
+    model = build(str(tmp_path), Visibility.FULL, VOCABULARY, 0)
+    assert model.network.config.hidden_dropout_prob == 0.3
+    assert model.network.bert.embeddings.word_embeddings.weight.std() > 0.4
+    assert model.network.dtype is torch.float32
 
 
 def test_a_misspelled_preset_is_answered_with_the_nearest():

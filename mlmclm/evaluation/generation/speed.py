@@ -139,8 +139,14 @@ class Speed(Evaluator):
         return self.decoder.refusal(subject.model)
 
     def check(self, subject: Subject) -> None:
-        """See that there is a prompt, and room for it and the longest text behind it."""
+        """See that there is a prompt, room for it and the longest text, and the kernel."""
         self._prompt(subject)
+        if self.kernel not in subject.model.kernels:
+            raise UserError(
+                f"generation is timed under {self.kernel} attention, which "
+                f"{type(subject.model.network).__name__} does not have: leave evaluation."
+                f"{EVALUATORS.name_of(self)} out"
+            )
         longest, room = max(self.new_tokens, *self.lengths, 0), subject.model.positions
         if self.prompt_tokens + longest > room:
             name = "new_tokens" if longest == self.new_tokens else "lengths"
