@@ -24,7 +24,6 @@ from mlmclm.errors import UserError
 
 if TYPE_CHECKING:
     from mlmclm.contracts import Row
-    from mlmclm.experiment import Experiment
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
@@ -178,6 +177,24 @@ def _refuse_doubled(context: typer.Context, sets: Sequence[str]) -> None:
             refuse_without_effect(sets, keys, f"beside --{name}, which says the same")
 
 
+def _refuse_unread(context: typer.Context, sets: Sequence[str]) -> None:
+    """Refuse ``--set`` of what one training does not depend on."""
+    from mlmclm.experiment import refuse_without_effect
+
+    _refuse_doubled(context, sets)
+    refuse_without_effect(sets, "seeds", "here: --seed says which")
+    refuse_without_effect(sets, "evaluation*", "here: mlmclm evaluate measures")
+
+
+def _refuse_untrained(context: typer.Context, sets: Sequence[str]) -> None:
+    """Refuse ``--set`` of what the measuring of finished runs does not depend on."""
+    from mlmclm.experiment import refuse_without_effect
+
+    _refuse_doubled(context, sets)
+    why = "on finished runs, which are only measured: --set takes evaluation.… here"
+    refuse_without_effect(sets, "[!e]*", why)
+
+
 def _overrides(
     sets: Sequence[str] | None, corpus: str, tokenizer: str, tasks: Sequence[str] | None
 ) -> list[str]:
@@ -238,13 +255,11 @@ def pretrain(
     set_: Sets = None,
 ) -> None:
     """Pretrain one model into a folder that Hugging Face opens."""
-    from mlmclm.experiment import default_experiment, refuse_without_effect
+    from mlmclm.experiment import default_experiment
     from mlmclm.run import pretrain_run
     from mlmclm.training.record import RECORD
 
-    _refuse_doubled(context, set_ or ())
-    refuse_without_effect(set_ or (), "seeds", "here: --seed says which")
-    refuse_without_effect(set_ or (), "evaluation*", "here: mlmclm evaluate measures")
+    _refuse_unread(context, set_ or ())
     budget = _budget(
         steps=steps, epochs=epochs, tokens=tokens, targets=targets, flops=flops, seconds=seconds
     )
@@ -305,8 +320,7 @@ def evaluate(
     from mlmclm.experiment import default_experiment
     from mlmclm.run import check_run
 
-    _refuse_doubled(context, set_ or ())
-    _refuse_untrained(set_ or ())
+    _refuse_untrained(context, set_ or ())
     experiment = default_experiment(
         overrides=_overrides([*_metric_sets(metric), *(set_ or [])], "", "", task)
     )
@@ -315,14 +329,6 @@ def evaluate(
         check_run(run, evaluators, metric or ())
     rows, _ = measure(runs, dict.fromkeys(runs, evaluators), "")
     _print_table(rows, format_, None)
-
-
-def _refuse_untrained(sets: Sequence[str]) -> None:
-    """Refuse to set what only training depends on."""
-    from mlmclm.experiment import refuse_without_effect
-
-    why = "on finished runs, which are only measured: --set takes evaluation.… here"
-    refuse_without_effect(sets, "[!e]*", why)
 
 
 def _metric_sets(metrics: Sequence[str] | None) -> list[str]:
@@ -375,20 +381,18 @@ def compare(
         settled = "folders of finished runs" if folders else "an experiment file"
         _refuse(context, fixed, f"beside {settled}, which settles it")
     if folders:
-        _refuse_untrained(set_ or ())
+        _refuse_untrained(context, set_ or ())
         evaluators = default_experiment(overrides=sets).arms()[0].evaluators
         target = output or Path("results") / "-".join(["compare", *(path.name for path in folders)])
         rows = comparison.compare_runs(folders, evaluators, target, command)
     else:
         if what and len(what) > 1:
             raise UserError(f"one experiment file at a time, not {len(what)}; or run folders")
-        experiment: Experiment = (
-            Experiment.load(what[0], sets)
-            if what
-            else default_experiment(
-                model, objective or ("mlm", "clm"), seeds, pair, sets, smoke=smoke
-            )
-        )
+        if what:
+            experiment = Experiment.load(what[0], sets)
+        else:
+            arms = objective or ("mlm", "clm")
+            experiment = default_experiment(model, arms, seeds, pair, sets, smoke=smoke)
         target = output or Path("results") / experiment.name
         rows = comparison.compare(experiment, target, command)
     _print_table(rows, format_, command)
