@@ -449,8 +449,8 @@ def generate(
     """Write on: left to right, or by Mask-Predict where everything is visible."""
     from dataclasses import fields
 
-    from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
-    from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
+    from mlmclm.decoding.left_to_right import LeftToRightDecoder
+    from mlmclm.decoding.mask_predict import MaskPredictDecoder
     from mlmclm.evaluation.prediction import continue_text
     from mlmclm.run import load_model
 

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from mlmclm import run
 from mlmclm.cli import app
 from mlmclm.corpora.labelled import load_task
+from mlmclm.decoding.memory import Peak
 from mlmclm.errors import DivergedError, UserError
-from mlmclm.evaluation.generation.memory import Peak
 from mlmclm.evaluation.likelihood.causal import CausalLikelihood
 from mlmclm.run import load_model
 

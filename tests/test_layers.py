@@ -16,7 +16,7 @@ LAYERS = [
     ["registry", "seeds", "timing", "provenance", "toml", "checks", "hub"],
     ["attention"],
     ["tokenization", "corpora", "models"],
-    ["objectives"],
+    ["objectives", "decoding"],
     ["training", "evaluation"],
     ["experiment", "results", "statistics", "tables", "plots", "report"],
     ["run"],

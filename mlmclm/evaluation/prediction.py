@@ -9,8 +9,8 @@ from torch import Tensor
 
 from mlmclm import seeds
 from mlmclm.attention import Visibility
+from mlmclm.decoding.base import Decoder
 from mlmclm.errors import UserError
-from mlmclm.evaluation.generation.decoding import Decoder
 from mlmclm.models.token_model import TokenModel
 from mlmclm.tokenization import TextTokenizer
 

@@ -5,9 +5,9 @@ import torch
 
 from mlmclm.attention import Visibility
 from mlmclm.corpora import Corpus
+from mlmclm.decoding.left_to_right import LeftToRightDecoder
+from mlmclm.decoding.mask_predict import MaskPredictDecoder
 from mlmclm.errors import UserError
-from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
-from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
 from mlmclm.evaluation.prediction import (
     _best,
     continue_text,

@@ -1,4 +1,4 @@
-"""Writing text: decoders, and how fast they are. Importing it registers the measurements."""
+"""How fast text is written. Importing it registers the measurements."""
 
 from mlmclm.evaluation.generation.speed import LeftToRightSpeed, MaskPredictSpeed
 

@@ -24,12 +24,12 @@ from torch import Tensor
 from mlmclm import seeds
 from mlmclm.contracts import Count, Measurement
 from mlmclm.corpora.packing import token_stream
+from mlmclm.decoding.base import Decoder
+from mlmclm.decoding.left_to_right import LeftToRightDecoder
+from mlmclm.decoding.mask_predict import MaskPredictDecoder
+from mlmclm.decoding.memory import cache_bytes, peak_of
 from mlmclm.errors import UserError
 from mlmclm.evaluation.base import EVALUATORS, Evaluator, Subject
-from mlmclm.evaluation.generation.decoding import Decoder
-from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
-from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
-from mlmclm.evaluation.generation.memory import cache_bytes, peak_of
 from mlmclm.models.token_model import TokenModel
 from mlmclm.timing import synchronize
 

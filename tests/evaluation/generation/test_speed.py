@@ -6,10 +6,10 @@ import torch
 
 from mlmclm.corpora import Corpus
 from mlmclm.corpora.packing import token_stream
+from mlmclm.decoding.memory import Peak
 from mlmclm.errors import UserError
 from mlmclm.evaluation import EVALUATORS, Subject
 from mlmclm.evaluation.generation import LeftToRightSpeed, MaskPredictSpeed, speed
-from mlmclm.evaluation.generation.memory import Peak
 from mlmclm.evaluation.generation.speed import Timed, timed, warmed_up
 from mlmclm.models.presets import build
 from mlmclm.objectives import CausalLM, MaskedLM

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from mlmclm.evaluation.generation import memory
-from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder
-from mlmclm.evaluation.generation.memory import cache_bytes, measured_cache_bytes, peak_of
+from mlmclm.decoding import memory
+from mlmclm.decoding.left_to_right import LeftToRightDecoder
+from mlmclm.decoding.memory import cache_bytes, measured_cache_bytes, peak_of
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "bert"])

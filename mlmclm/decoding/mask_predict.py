@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from mlmclm.attention import Visibility
+from mlmclm.decoding.base import Decoder, Notice, ordinary
 from mlmclm.errors import UserError
-from mlmclm.evaluation.generation.decoding import Decoder, Notice, ordinary
 from mlmclm.models.token_model import TokenModel
 
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from mlmclm.decoding.mask_predict import MaskPredictDecoder
 from mlmclm.errors import UserError
-from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
 
 
 @torch.inference_mode()

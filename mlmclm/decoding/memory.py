@@ -23,9 +23,9 @@ from transformers.cache_utils import CacheLayerMixin, DynamicCache
 
 from mlmclm.attention import Visibility
 from mlmclm.contracts import Vocabulary
-from mlmclm.evaluation.generation.decoding import Decoder
-from mlmclm.evaluation.generation.left_to_right import LeftToRightDecoder, hidden_after
-from mlmclm.evaluation.generation.mask_predict import MaskPredictDecoder
+from mlmclm.decoding.base import Decoder
+from mlmclm.decoding.left_to_right import LeftToRightDecoder, hidden_after
+from mlmclm.decoding.mask_predict import MaskPredictDecoder
 from mlmclm.models.presets import load_network
 from mlmclm.models.token_model import TokenModel
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
 from mlmclm.attention import Visibility
+from mlmclm.decoding.base import Decoder, Notice, ordinary
 from mlmclm.errors import UserError
-from mlmclm.evaluation.generation.decoding import Decoder, Notice, ordinary
 from mlmclm.models.token_model import TokenModel
 
 

@@ -3,12 +3,12 @@ import torch
 
 from mlmclm.attention import Visibility
 from mlmclm.contracts import Vocabulary
-from mlmclm.errors import UserError
-from mlmclm.evaluation.generation.left_to_right import (
+from mlmclm.decoding.left_to_right import (
     DynamicCache,
     LeftToRightDecoder,
     hidden_after,
 )
+from mlmclm.errors import UserError
 from mlmclm.seeds import generator
 
 FAMILIES = ["llama", "gpt2", "bert"]
