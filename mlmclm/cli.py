@@ -135,6 +135,7 @@ def prepare(
     logging.getLogger("mlmclm").setLevel(logging.WARNING if quiet else logging.INFO)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("DATASETS_VERBOSITY", "critical")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 

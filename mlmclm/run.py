@@ -320,8 +320,9 @@ def load_model(folder: Path) -> tuple[TokenModel, TextTokenizer, RunRecord]:
     arm = load_arm(folder)
     try:
         network, native = load_network(folder, record.provenance.kernel, arm.objective.visibility)
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"the weights in {folder} cannot be read: {error}") from error
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"the model in {folder} cannot be opened: {why}") from error
     tokenizer = load_tokenizer(str(folder))
     model = TokenModel(network, arm.objective.visibility, native, tokenizer.vocabulary)
     return model.to(device()).eval(), tokenizer, record

@@ -515,7 +515,10 @@ def test_a_damaged_run_is_named(runs, tmp_path):
     for name in ("run.json", "experiment.toml", "config.json"):
         (tmp_path / name).write_bytes((runs["clm"] / name).read_bytes())
     (tmp_path / "model.safetensors").write_bytes(b"not weights")
-    assert "weights" in refused("predict", tmp_path, "x")
+    assert "cannot be opened" in refused("predict", tmp_path, "x")
+    for config in ("{}", "{"):
+        (tmp_path / "config.json").write_text(config, encoding="utf-8")
+        assert "cannot be opened" in refused("predict", tmp_path, "x")
     (tmp_path / "run.json").write_text("{", encoding="utf-8")
     assert "run.json is damaged" in refused("predict", tmp_path, "x")
 

@@ -92,7 +92,7 @@ class FineTuning(Route):
 
     unpretrained: ClassVar[str] = "from scratch"
 
-    learning_rates: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1e-3, 3e-3)
+    learning_rates: Annotated[tuple[Positive, ...], Field(min_length=1)] = (3e-3, 6e-3)
     """Peaks that are tried on validation, the same for every arm."""
     epochs: Count = 3
     """Passes over the training sentences."""
