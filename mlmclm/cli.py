@@ -28,22 +28,38 @@ if TYPE_CHECKING:
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
 
 
+UsageError: Any = typer.BadParameter.__base__
+"""A command line that does not parse; typer has no public name for it."""
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.secho(f"error: {message}", fg="red", err=True)
+    return typer.Exit(2)
+
+
 class Commands(TyperGroup):
-    """Shows a `UserError` as one message, exit code 2. Any other exception is a bug and traces."""
+    """Shows what the user can fix as one message, exit code 2. Any other exception traces."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Parse a command line, run it, and end the process."""
+        try:
+            code = super().main(*args, **{**options, "standalone_mode": False})
+        except UsageError as error:
+            where = error.ctx.command_path if error.ctx else "mlmclm"
+            code = _fail(f"{error.format_message().rstrip('.')} ({where} --help)").exit_code
+        sys.exit(code)
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
         except UserError as error:
-            typer.secho(f"error: {error}", fg="red", err=True)
-            raise typer.Exit(2) from error
+            raise _fail(str(error)) from error
         except OSError as error:
             if error.errno not in DISK_ERRORS:
                 raise
             where = f": {error.filename}" if error.filename else ""
-            typer.secho(f"error: {error.strerror}{where}", fg="red", err=True)
-            raise typer.Exit(2) from error
+            raise _fail(f"{error.strerror}{where}") from error
         except KeyboardInterrupt as error:
             typer.secho(
                 "stopped; what was finished is kept, and the same command goes on from there "
@@ -55,7 +71,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="What changes when a language model learns to fill masks (MLM, BERT-style) instead of "
@@ -125,12 +141,16 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def prepare(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes on stderr.")] = False,
 ) -> None:
-    """Set up notes."""
+    """Set up notes; without a command, show the help."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("mlmclm").setLevel(logging.WARNING if quiet else logging.INFO)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
