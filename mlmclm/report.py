@@ -277,7 +277,7 @@ def _rich_table(table: Table) -> RichTable:
     rich = RichTable(box=SIMPLE_HEAD, show_edge=False)
     left = len(table.label_columns)
     for index, heading in enumerate(table.headings):
-        rich.add_column(Text(heading), justify="left" if index < left else "right")
+        rich.add_column(Text(heading), justify="left" if index < left else "right", overflow="fold")
     for labels, line in zip(shown_labels(table), table.lines, strict=True):
         cells = (Text(cell.text, style=_style(cell)) for cell in line.cells)
         rich.add_row(*map(Text, labels), *cells)

@@ -36,6 +36,12 @@ def found():
     return comparison(everything(), COMMAND)
 
 
+def test_a_narrow_terminal_cuts_neither_names_nor_numbers(found):
+    file = io.StringIO()
+    Console(width=50, file=file, color_system=None).print(as_rich(found))
+    assert "…" not in file.getvalue()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results") / "tiny"
