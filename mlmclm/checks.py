@@ -27,6 +27,7 @@ WANTED = {
     "less_than": "below {lt:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "{expected}",
+    "string_too_short": "at least {min_length} letter long",
     "string_type": "text in quotes",
     "too_long": "at most {max_length} values",
     "too_short": "at least {min_length} values",

@@ -112,7 +112,7 @@ Model = Annotated[
     ),
 ]
 CorpusName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--corpus", help="wikitext-2, a local file or folder, or a hub data set (NAME:CONFIG)."
     ),
@@ -217,13 +217,13 @@ def _refuse_untrained(context: typer.Context, sets: Sequence[str]) -> None:
 
 
 def _overrides(
-    sets: Sequence[str] | None, corpus: str, tokenizer: str, tasks: Sequence[str] | None
+    sets: Sequence[str] | None, corpus: str | None, tokenizer: str, tasks: Sequence[str] | None
 ) -> list[str]:
     """Turn the options of a command into ``KEY=VALUE`` of an experiment file."""
     import json
 
     found = list(sets or [])
-    if corpus:
+    if corpus is not None:
         found.append(f"corpus.name={json.dumps(corpus)}")
     if tokenizer:
         found.append(f"corpus.tokenizer={json.dumps(tokenizer)}")
@@ -256,7 +256,7 @@ def pretrain(
             "causal, of the size that --model names.",
         ),
     ] = None,
-    corpus: CorpusName = "",
+    corpus: CorpusName = None,
     tokenizer: Annotated[
         str, typer.Option("--tokenizer", help="A tokenizer.json, its folder or a hub id.")
     ] = "",
@@ -343,7 +343,7 @@ def evaluate(
 
     _refuse_untrained(context, set_ or ())
     experiment = default_experiment(
-        overrides=_overrides([*_metric_sets(metric), *(set_ or [])], "", "", task)
+        overrides=_overrides([*_metric_sets(metric), *(set_ or [])], None, "", task)
     )
     evaluators = experiment.arms()[0].evaluators
     for run in runs:
@@ -372,7 +372,7 @@ def compare(
     objective: Objectives = None,
     model: Model = "tiny",
     pair: Annotated[str | None, typer.Option("--pair", help="rotary or classic.")] = None,
-    corpus: CorpusName = "",
+    corpus: CorpusName = None,
     seeds: Annotated[int, typer.Option(help="Number of seeds.", min=1)] = 3,
     metric: Metrics = None,
     task: Tasks = None,

@@ -43,7 +43,7 @@ KeyPath = tuple[str, ...]
 class CorpusOptions(Strict):
     """What is read, and in which pieces. It is the same for all arms unless one says otherwise."""
 
-    name: str = "wikitext-2"
+    name: Annotated[str, Field(min_length=1)] = "wikitext-2"
     """A bundled corpus, a data set of the hub or a local file."""
     block: Annotated[int, Field(ge=2)] = 128
     """Tokens in a block."""

@@ -467,6 +467,7 @@ def test_check_resolves_and_estimates_without_training(place, monkeypatch):
         (["pretrain", "--objective", "mml"], "no objective is called 'mml'; did you mean 'mlm'?"),
         (["pretrain", "--objective", "mlm", "--model", "tinny"], "did you mean 'tiny'?"),
         (["pretrain", "--objective", "mlm", "--corpus", "wikitext-3"], "mean 'wikitext-2'?"),
+        (["pretrain", "--objective", "mlm", "--corpus", ""], "must be at least 1 letter"),
         (["pretrain", "--objective", "mlm", "--steps", "1", "--tokens", "5"], "has one unit"),
         (["pretrain", "--objective", "mlm", "--set", "training.learning_rat=1"], "'learning_rate'"),
         (["pretrain", "--objective", "mlm", "--set", "arms.mlm.objective.mask_rate=15"],

@@ -76,14 +76,16 @@ def load_task(spec: str) -> LabelledTask:
         UserError: if there is no such set, or a column, a label or text is missing in it.
     """
     name, equals, place = spec.partition("=")
-    if equals and name:
+    if name in BUNDLED_TASKS and place:
+        raise UserError(f"{name} is bundled: --task {spec} needs another name")
+    if name and place:
         return _local(name, place)
     if spec in TASKS.names():
         return TASKS.get(spec)()
     if "/" in spec and not equals and not Path(spec).exists():
         return _hub(spec, spec, TEXT, LABEL)
     if equals or Path(spec).exists():
-        raise UserError(f"a local task needs a name: --task NAME={place or spec}")
+        raise UserError(f"a local task is given as --task NAME=PATH, not {spec!r}")
     raise unknown("task", spec, TASKS.names())
 
 

@@ -108,12 +108,13 @@ def test_sets_that_cannot_be_used_are_refused(tmp_path, splits, message):
 def test_unknown_names_and_nameless_paths(tmp_path):
     with pytest.raises(UserError, match="no task is called 'banking7'; did you mean 'banking77'"):
         load_task("banking7")
-    with pytest.raises(UserError, match="needs a name: --task NAME="):
-        load_task(str(tmp_path))
+    for wrong in (str(tmp_path), f"={tmp_path}", "toy="):
+        with pytest.raises(UserError, match=f"given as --task NAME=PATH, not '{wrong}'"):
+            load_task(wrong)
+    with pytest.raises(UserError, match=r"mr is bundled: --task mr=.* needs another name"):
+        load_task(f"mr={tmp_path}")
     with pytest.raises(UserError, match="there is no file or folder"):
         load_task("toy=nowhere")
-    with pytest.raises(UserError, match="needs a name"):
-        load_task(f"={tmp_path}")
     with pytest.raises(UserError, match="there is no file or folder"):
         load_task(str(tmp_path / "none"))
 
