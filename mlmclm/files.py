@@ -14,6 +14,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield a path to write to, which takes the place of ``path`` when the block ends well.
 
     Two processes may do it at once: each has a draft of its own. Missing folders are made.
+
+    Raises:
+        OSError: if it cannot be written; it names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
@@ -25,6 +28,9 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         draft.chmod(0o666 & ~_umask())  # a draft is for its owner only
         draft.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a write that fails names no file
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -29,6 +30,12 @@ def test_what_goes_wrong_half_way_leaves_the_old_file_and_no_draft(tmp_path):
         half_way()
     assert path.read_text(encoding="utf-8") == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_full_disk_is_said_of_the_file_that_did_not_fit(tmp_path):
+    path = tmp_path / "a.txt"
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.txt"), replacing(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
