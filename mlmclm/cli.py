@@ -25,8 +25,11 @@ from mlmclm.errors import UserError
 if TYPE_CHECKING:
     from mlmclm.contracts import Row
 
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM)
-
+DISK_ERRORS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM),
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG),
+)
+"""What the user can mend: no room or no right, and a name that cannot be made where it stands."""
 
 UsageError: Any = typer.BadParameter.__base__
 """A command line that does not parse; typer has no public name for it."""

@@ -24,7 +24,6 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from mlmclm.contracts import Row
-from mlmclm.errors import UserError
 from mlmclm.files import write_whole
 from mlmclm.plots import Plot, all_plots
 from mlmclm.results import CurvePoint
@@ -306,7 +305,8 @@ def write_report(
         The files: table.md, table.csv, table.tex, table.json, the PNGs, and report.html last.
 
     Raises:
-        UserError: if the rows cannot stand in one table, or the folder cannot be written to.
+        UserError: if the rows cannot stand in one table.
+        OSError: if the folder cannot be written to; it names the file.
     """
     rows, curves = separated(rows, curves)
     found = comparison(rows, command)
@@ -319,15 +319,9 @@ def write_report(
         **{f"{plot.name}.png": plot.png for plot in plots},
         "report.html": as_html(found, rows, plots, command).encode(),
     }
-    return [_write(folder / name, content) for name, content in contents.items()]
-
-
-def _write(path: Path, content: bytes) -> Path:
-    try:
-        write_whole(path, content)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
-    return path
+    for name, content in contents.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in contents]
 
 
 def as_html(

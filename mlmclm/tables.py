@@ -468,14 +468,18 @@ def _columns(lines: Grid, arms: Sequence[str]) -> tuple[Column, ...]:
         (column for column in present if column.role == "untrained"),
         key=lambda column: (arms.index(column.arm), column.baseline),
     )
-    shared = sorted(
-        (column for column in present if column.role == "baseline"),
+    return (*(Column(arm) for arm in arms), *untrained, *_shared(present))
+
+
+def _shared(columns: Iterable[Column]) -> list[Column]:
+    """Return the baselines that all arms share, in the order that they are shown in."""
+    return sorted(
+        (column for column in columns if column.role == "baseline"),
         key=lambda column: (
             BASELINES.index(column.baseline) if column.baseline in BASELINES else len(BASELINES),
             column.baseline,
         ),
     )
-    return (*(Column(arm) for arm in arms), *untrained, *shared)
 
 
 def _labels(name: str, lines: Grid) -> tuple[dict[Key, tuple[str, ...]], str]:
@@ -549,11 +553,10 @@ def _share(part: int, runs: int) -> str:
 
 
 def _floors(key: Key, column: Column, found: dict[Column, list[Row]]) -> Iterator[Column]:
-    """Yield what a run must beat: the best shared baseline, and its own untrained model."""
+    """Yield what a run must beat: the shared baselines, and its own untrained model."""
     if group_of(key[0]) not in ("likelihood", "classification"):
         return
-    if (best := _best_baseline(found)) is not None:
-        yield best
+    yield from _shared(found)
     yield from (each for each in found if each.role == "untrained" and each.arm == column.arm)
 
 
@@ -563,15 +566,6 @@ def _not_better(rows: Sequence[Row], floor: Sequence[Row]) -> int:
     lower = rows[0].better == "lower"
     pairs = [(row.value, by[row.seed]) for row in rows if row.seed in by]
     return sum(not (mine < other if lower else mine > other) for mine, other in pairs)
-
-
-def _best_baseline(found: dict[Column, list[Row]]) -> Column | None:
-    shared = [column for column in found if column.role == "baseline"]
-    if not shared:
-        return None
-    lower = found[shared[0]][0].better == "lower"
-    choose: Callable[..., Column] = min if lower else max
-    return choose(shared, key=lambda column: estimate_of(found[column]).mean)
 
 
 def _difference_table(contrasts: Sequence[Contrast], tested: int) -> Table:

@@ -409,6 +409,13 @@ def test_report_makes_the_same_tables_again(results):
     assert (results / "table.md").read_text("utf-8") == before
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(results, tmp_path):
+    for name in ("rows.jsonl", "curves.jsonl"):
+        shutil.copy(results / name, tmp_path)
+    (tmp_path / "table.csv").mkdir()
+    assert f"Is a directory: {tmp_path / 'table.csv'}" in refused("report", tmp_path)
+
+
 def test_compare_takes_finished_runs(runs, tmp_path):
     out = call(
         "compare", runs["mlm"], runs["clm"], "--output", tmp_path, "--metric", "masked_token",
